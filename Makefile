@@ -1,0 +1,39 @@
+# `make run` and `make test` do all the set-up they need, once, into .venv.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+.PHONY: run test fast lint bench picture clean
+
+run: $(READY)  ## train a small EI-REHN on the synthetic task and draw the depth it spends
+	$(PY) examples/synthetic_depth.py --out out
+
+test: lint $(READY)  ## everything: style, types, all tests
+	$(PY) -m pytest -n 2
+
+fast: $(READY)  ## the tests to run all day
+	$(PY) -m pytest -n 2 -m "not slow"
+
+lint: $(READY)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+bench: $(READY)  ## speed of the plain path beside torch's LSTM
+	$(PY) benchmarks/speed.py
+
+picture: $(READY)  ## the picture in the README
+	$(PY) examples/elastic_gate.py --out docs/elastic-gate.png
+
+# torch comes first and pinned: asked for by a range, it would bring a build for GPUs, gigabytes of it.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "eirehn needs Python 3.11 or newer")'
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --upgrade pip
+	$(PY) -m pip install --quiet torch==2.13.0
+	$(PY) -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,141 @@
+"""ACT: adaptive computation time (Graves 2016), which the elastic gate answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .base import RecurrentCell, Step, finite, floating, positive_int, product, stops_by_data
+from .baselines import one_bias
+
+_CELLS: dict[str, Callable[..., nn.RNNCellBase]] = {
+    "RNN": nn.RNNCell,
+    "GRU": nn.GRUCell,
+    "LSTM": nn.LSTMCell,
+}
+
+
+class ACTCell(RecurrentCell):
+    """A torch cell S that takes inner steps `s^n = S(s^{n-1}, [x; [n=1]])` until a halting unit has had enough.
+
+    `p^n = sigm(w_p h^n + b_p)`; `N` is the first n with `Σ p ≥ 1 − ε`, or `max_depth`; the last step weighs
+    what is left, the remainder `R = 1 − Σ_{n<N} p^n`. State and output are the means `Σ_n p^n s^n`, and the
+    ponder cost is `N + R`. For an LSTM the state is `[h; c]`, and h alone is the output.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        cell: str = "LSTM",
+        max_depth: int = 10,
+        epsilon: float = 0.01,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        if cell not in _CELLS:
+            known = ", ".join(repr(name) for name in _CELLS)
+            raise ValueError(f"cell must be one of {known}, got {cell!r}")
+        hidden_size = positive_int("hidden_size", hidden_size)
+        super().__init__(input_size, hidden_size, state_size=2 * hidden_size if cell == "LSTM" else hidden_size)
+        self.max_depth = positive_int("max_depth", max_depth)
+        self.epsilon = finite("epsilon", epsilon)
+        if not 0 <= epsilon < 1:
+            raise ValueError(f"epsilon must be in [0, 1), got {epsilon}")
+        factory: dict[str, Any] = {"device": device, "dtype": floating(dtype)}
+        self.kind = cell
+        self.cell = one_bias(_CELLS[cell](input_size + 1, hidden_size, **factory))
+        self.w_p = nn.Parameter(torch.empty(1, hidden_size, **factory))
+        self.b_p = nn.Parameter(torch.empty(1, **factory))
+        self.reset_parameters()
+
+    def reset_parameters(self, *, halting_bias: float = 1.0) -> None:
+        """The cell starts as torch starts it; a positive `halting_bias` keeps early training shallow."""
+        self.cell.reset_parameters()
+        one_bias(self.cell)
+        nn.init.uniform_(self.w_p, -(self.hidden_size**-0.5), self.hidden_size**-0.5)
+        nn.init.constant_(self.b_p, finite("halting_bias", halting_bias))
+
+    def resolve_depth(self, max_depth: int | None) -> int:
+        return self.max_depth if max_depth is None else positive_int("max_depth", max_depth)
+
+    def project(self, x: Tensor) -> Tensor:
+        return x
+
+    def transition(self, x: Tensor, state: Tensor) -> Tensor:
+        """`S(s, x)` on the flat state."""
+        if self.kind == "LSTM":
+            return torch.cat(self.cell(x, state.chunk(2, -1)), -1)
+        h: Tensor = self.cell(x, state)
+        return h
+
+    def step(
+        self,
+        u: Tensor,
+        h: Tensor,
+        *,
+        max_depth: int,
+        constants: Tensor | None = None,
+        h_mask: Tensor | None = None,
+        with_cost: bool = False,
+    ) -> Step:
+        state, mean = h, torch.zeros_like(h)  # (B, S)
+        spent = torch.zeros_like(h[..., :1])  # (B, 1): Σ p so far
+        remainder = torch.zeros_like(spent)
+        running = torch.ones_like(spent, dtype=torch.bool)
+        depth = torch.zeros_like(spent[..., 0], dtype=torch.int64)  # (B,)
+        for n in range(1, max_depth + 1):
+            if n > 1 and stops_by_data(running) and not running.any():
+                break
+            flag = torch.full_like(u[..., :1], float(n == 1))
+            state = self.transition(torch.cat([u, flag], -1), state).to(h.dtype)
+            p = torch.sigmoid(product(state[..., : self.hidden_size], self.w_p, self.b_p))  # (B, 1)
+            # Written so that a NaN halts: the NaN then reaches the mean, and the sample stops.
+            last = torch.ones_like(running) if n == max_depth else ~(spent + p < 1 - self.epsilon)
+            weight = torch.where(last, 1 - spent, p)
+            mean = torch.where(running, mean + weight * state, mean)
+            remainder = torch.where(running & last, weight, remainder)
+            depth = depth + running[..., 0]
+            spent = torch.where(running, spent + p, spent)
+            running = running & ~last
+        cost = depth + remainder[..., 0] if with_cost else None
+        return Step(mean, depth, cost)
+
+    def forward(
+        self,
+        input: Tensor,
+        hx: Any = None,
+        *,
+        max_depth: int | None = None,
+        return_depth: bool = False,
+        return_cost: bool = False,
+    ) -> Any:
+        """As `nn.LSTMCell` or `nn.GRUCell`: an LSTM's `hx` and result are the pair `(h, c)`."""
+        if self.kind == "LSTM" and hx is not None:
+            hx = torch.cat(check_pair(hx), -1)
+        result = super().forward(input, hx, max_depth=max_depth, return_depth=return_depth, return_cost=return_cost)
+        if self.kind != "LSTM":
+            return result
+        if isinstance(result, tuple):
+            return (result[0].chunk(2, -1), *result[1:])
+        return result.chunk(2, -1)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.input_size}, {self.hidden_size}, cell={self.kind!r}, "
+            f"max_depth={self.max_depth}, epsilon={self.epsilon:g}"
+        )
+
+
+def check_pair(hx: object) -> tuple[Tensor, Tensor]:
+    """An LSTM's state `(h, c)`."""
+    if not isinstance(hx, tuple) or len(hx) != 2 or not all(isinstance(part, Tensor) for part in hx):
+        raise TypeError(f"hx should be a pair of Tensors (h, c), got: {type(hx).__name__}")
+    h, c = hx
+    if h.shape != c.shape:
+        raise ValueError(f"h and c must have one shape, got {list(h.shape)} and {list(c.shape)}")
+    return h, c

@@ -1,0 +1,142 @@
+"""EI-REHN: the elastic highway network whose weights a small hypernetwork changes from depth to depth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .base import Step, default_bound, fill_uniform, finite, masked, positive_int, product, residual_and_gate
+from .srehn import SREHNCell
+from .weight_update import WEIGHT_UPDATES
+
+
+class EIREHNCell(SREHNCell):
+    """SREHN, and between its inner steps the hypernetwork
+    `z^r = tanh(W_zh s^{r-1} + W_zg ĝ^{r-1} + W_z z^{r-1} + b_z)` with learned starts `s⁰`, `ĝ⁰`, `z⁰`, so that
+    `[s; ĝ]^r = [tanh; sigm](W^r h^{r-1} + [r=1] W_x x + b)`. `weight_update` says how `W^r` follows from `z^r`.
+
+    Rows 0 … H−1 of `W_h`, `W_x`, `b`, `P`, `P_bar` and `b_bar` belong to the residual s, the others to ĝ.
+    """
+
+    W_zh: Tensor
+    W_zg: Tensor
+    W_z: Tensor
+    b_z: Tensor
+    s_0: Tensor
+    g_0: Tensor
+    z_0: Tensor
+    P: Tensor
+    P_u: Tensor
+    P_v: Tensor
+    P_bar: Tensor
+    b_bar: Tensor
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        max_depth: int = 10,
+        hyper_size: int | None = None,
+        weight_update: str = "printed",
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        if weight_update not in WEIGHT_UPDATES:
+            known = ", ".join(repr(name) for name in WEIGHT_UPDATES)
+            raise ValueError(f"weight_update must be one of {known}, got {weight_update!r}")
+        super().__init__(input_size, hidden_size, max_depth=max_depth, device=device, dtype=dtype)
+        self.weight_update = weight_update
+        self.hyper_size = (hidden_size + 1) // 2 if hyper_size is None else positive_int("hyper_size", hyper_size)
+        update = WEIGHT_UPDATES[weight_update]
+        if update is None:
+            return
+        sizes: dict[str, tuple[int, ...]] = {
+            "W_zh": (self.hyper_size, hidden_size),
+            "W_zg": (self.hyper_size, hidden_size),
+            "W_z": (self.hyper_size, self.hyper_size),
+            "b_z": (self.hyper_size,),
+            "s_0": (hidden_size,),
+            "g_0": (hidden_size,),
+            "z_0": (self.hyper_size,),
+        }
+        sizes |= dict.fromkeys(update.projections, (2 * hidden_size, self.hyper_size))
+        if update.gated:
+            sizes |= {"P_bar": (2 * hidden_size, self.hyper_size), "b_bar": (2 * hidden_size,)}
+        for name, size in sizes.items():
+            self.register_parameter(name, nn.Parameter(torch.empty(size, device=device, dtype=dtype)))
+        self._hyper_names = tuple(sizes)
+        self._reset_hypernetwork(None, 0.0)
+
+    def reset_parameters(
+        self,
+        *,
+        weight_bound: float | None = None,
+        gate_bias: float = 0.0,
+        alpha: float = 0.05,
+        beta_hat: float = 3.0,
+        decay_bias: float = -4.0,
+        decay_scale: float = 0.1,
+        update_bias: float = 0.0,
+    ) -> None:
+        """As `SREHNCell.reset_parameters`; the hypernetwork is uniform within ±`weight_bound` too, and the gate
+        ḡ of the weight update starts at bias `update_bias`."""
+        super().reset_parameters(
+            weight_bound=weight_bound,
+            gate_bias=gate_bias,
+            alpha=alpha,
+            beta_hat=beta_hat,
+            decay_bias=decay_bias,
+            decay_scale=decay_scale,
+        )
+        self._reset_hypernetwork(weight_bound, update_bias)
+
+    def _reset_hypernetwork(self, weight_bound: float | None, update_bias: float) -> None:
+        bias = finite("update_bias", update_bias)
+        if WEIGHT_UPDATES[self.weight_update] is None:
+            return
+        bound = default_bound(weight_bound, self.hidden_size)
+        fill_uniform(bound, *(getattr(self, name) for name in self._hyper_names))
+        if "b_bar" in self._hyper_names:
+            nn.init.constant_(self.b_bar, bias)
+
+    def constants(self) -> Tensor | None:
+        """`z^1`: it starts anew from learned values at every time step, so it is one vector for all of them."""
+        if WEIGHT_UPDATES[self.weight_update] is None:
+            return None
+        return self.hyper_step(self.s_0, self.g_0, self.z_0)  # (Z,)
+
+    def hyper_step(self, s: Tensor, g_hat: Tensor, z: Tensor) -> Tensor:
+        """`z^r`, Eq. 18."""
+        return torch.tanh(product(s, self.W_zh) + product(g_hat, self.W_zg) + product(z, self.W_z, self.b_z))
+
+    def step(
+        self,
+        u: Tensor,
+        h: Tensor,
+        *,
+        max_depth: int,
+        constants: Tensor | None = None,
+        h_mask: Tensor | None = None,
+        with_cost: bool = False,
+    ) -> Step:
+        update = WEIGHT_UPDATES[self.weight_update]
+        if update is None:
+            return super().step(u, h, max_depth=max_depth, h_mask=h_mask, with_cost=with_cost)
+        assert constants is not None
+        s, g_hat, z = self.s_0, self.g_0, self.z_0
+        change = update(self)
+        u_x = u[..., : 2 * self.hidden_size]
+        steps = self.elastic_steps(u, h, h_mask, with_cost)
+        for r, d in steps.walk(max_depth):
+            z = constants if r == 1 else self.hyper_step(s, g_hat, z)  # (Z,), then (B, Z)
+            Wh = product(masked(h, h_mask), self.W_h)  # (B, 2H)
+            pre = change(Wh, torch.cat([h, h], -1), z) + self.b  # (B, 2H)
+            s, g_hat = residual_and_gate(pre + u_x if r == 1 else pre)  # (B, H) each
+            h = steps.update(d, g_hat, s, h)
+        return Step(h, steps.depth, steps.cost)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, hyper_size={self.hyper_size}, weight_update={self.weight_update!r}"

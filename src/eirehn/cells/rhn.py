@@ -1,0 +1,93 @@
+"""RHN: the recurrent highway network of Zilly et al. (2016), with own weights for every inner step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .base import (
+    RecurrentCell,
+    Step,
+    default_bound,
+    fill_uniform,
+    finite,
+    floating,
+    masked,
+    positive_int,
+    product,
+    residual_and_gate,
+)
+
+
+class RHNCell(RecurrentCell):
+    """`[s; t]^r = [tanh; sigm](W_h^r h^{r-1} + [r=1] W_x x + b^r)`, `h^r = t ⊗ s + (1−t) ⊗ h^{r-1}`, r = 1 … depth.
+
+    These are Eqs. 7 and 8 with the carry gate coupled, `c = 1 − t`, as the paper's parameter counts say.
+    Rows 0 … H−1 of `W_h^r`, `W_x` and `b^r` belong to the residual s, rows H … 2H−1 to the transform gate t.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        depth: int = 5,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size)
+        self.depth = positive_int("depth", depth)
+        factory: dict[str, Any] = {"device": device, "dtype": floating(dtype)}
+        sets = self._weight_sets()
+        self.W_h = nn.Parameter(torch.empty(*sets, 2 * hidden_size, hidden_size, **factory))
+        self.W_x = nn.Parameter(torch.empty(2 * hidden_size, input_size, **factory))
+        self.b = nn.Parameter(torch.empty(*sets, 2 * hidden_size, **factory))
+        self.reset_parameters()
+
+    def _weight_sets(self) -> tuple[int, ...]:
+        return (self.depth,)
+
+    def inner_weights(self, r: int) -> tuple[Tensor, Tensor]:
+        """`W_h^r` (2H, H) and `b^r` (2H,)."""
+        return self.W_h[r - 1], self.b[r - 1]
+
+    def reset_parameters(self, *, weight_bound: float | None = None, gate_bias: float = -2.0) -> None:
+        """Uniform within ±`weight_bound` (default 1/√H); the transform gate starts at bias `gate_bias`."""
+        fill_uniform(default_bound(weight_bound, self.hidden_size), self.W_h, self.W_x, self.b)
+        with torch.no_grad():
+            self.b[..., self.hidden_size :] = finite("gate_bias", gate_bias)
+
+    def resolve_depth(self, max_depth: int | None) -> int:
+        """A fixed-depth network may be cut short, but has learned nothing for inner steps beyond its depth."""
+        if max_depth is None:
+            return self.depth
+        if positive_int("max_depth", max_depth) > self.depth:
+            raise ValueError(f"max_depth must not exceed the network's depth of {self.depth}, got {max_depth}")
+        return max_depth
+
+    def project(self, x: Tensor) -> Tensor:
+        return product(x, self.W_x)  # (…, 2H)
+
+    def step(
+        self,
+        u: Tensor,
+        h: Tensor,
+        *,
+        max_depth: int,
+        constants: Tensor | None = None,
+        h_mask: Tensor | None = None,
+        with_cost: bool = False,
+    ) -> Step:
+        for r in range(1, max_depth + 1):
+            W_h, b = self.inner_weights(r)
+            pre = product(masked(h, h_mask), W_h, b)  # (B, 2H)
+            s, t = residual_and_gate(pre + u if r == 1 else pre)  # (B, H) each
+            h = t * s + (1 - t) * h
+        # Every gate is wide open at every inner step, so the cost of depth is the depth.
+        depth = torch.full(h.shape[:-1], max_depth, dtype=torch.int64, device=h.device)  # (B,)
+        return Step(h, depth, depth.to(h.dtype) if with_cost else None)
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}, depth={self.depth}"

@@ -1,0 +1,127 @@
+"""SREHN: the recurrent highway network with shared weights, and the elastic gate in place of a fixed depth."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from .base import (
+    RecurrentCell,
+    Step,
+    default_bound,
+    fill_uniform,
+    finite,
+    floating,
+    masked,
+    positive_int,
+    product,
+    residual_and_gate,
+)
+from .gate import ElasticSteps, depth_bound, elastic_gate, global_decay, inverse_softplus
+
+
+class SREHNCell(RecurrentCell):
+    """`[s; ĝ]^r = [tanh; sigm](W_h h^{r-1} + [r=1] W_x x + b)`, `h^r = g^r ⊗ s^r + (1−g^r) ⊗ h^{r-1}`, with
+    `g^r = d^r ⊗ ĝ^r`, `d^r` the elastic gate of `α = softplus(α̂)`, `β = sigm(β̂)` and
+    `α_t = sigm(W_ah h[t-1] + W_ax x + b_a)`, and r = 1, 2, … until every `d^r` is zero or r = max_depth.
+
+    Rows 0 … H−1 of `W_h`, `W_x` and `b` belong to the residual s, rows H … 2H−1 to the residual gate ĝ.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        *,
+        max_depth: int = 10,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(input_size, hidden_size)
+        self.max_depth = positive_int("max_depth", max_depth)
+        factory: dict[str, Any] = {"device": device, "dtype": floating(dtype)}
+        self.W_h = nn.Parameter(torch.empty(2 * hidden_size, hidden_size, **factory))
+        self.W_x = nn.Parameter(torch.empty(2 * hidden_size, input_size, **factory))
+        self.b = nn.Parameter(torch.empty(2 * hidden_size, **factory))
+        self.W_ah = nn.Parameter(torch.empty(hidden_size, hidden_size, **factory))
+        self.W_ax = nn.Parameter(torch.empty(hidden_size, input_size, **factory))
+        self.b_a = nn.Parameter(torch.empty(hidden_size, **factory))
+        self.alpha_hat = nn.Parameter(torch.empty(hidden_size, **factory))
+        self.beta_hat = nn.Parameter(torch.empty(hidden_size, **factory))
+        SREHNCell.reset_parameters(self)  # a subclass starts what it adds by itself
+
+    def reset_parameters(
+        self,
+        *,
+        weight_bound: float | None = None,
+        gate_bias: float = 0.0,
+        alpha: float = 0.05,
+        beta_hat: float = 3.0,
+        decay_bias: float = -4.0,
+        decay_scale: float = 0.1,
+    ) -> None:
+        """Initial values from which the gates are open and learn.
+
+        Args:
+            weight_bound: weights and plain biases are uniform within ± this; 1/√H where None.
+            gate_bias: bias of the residual gate ĝ.
+            alpha: global decay α after its softplus. A small one allows many inner steps.
+            beta_hat: β̂, before its sigmoid.
+            decay_bias: `b_a`. Near 0 it would make `α_t` one half, which shuts the gate after one inner step.
+            decay_scale: factor on the uniform start of `W_ah` and `W_ax`.
+        """
+        bound = default_bound(weight_bound, self.hidden_size)
+        fill_uniform(bound, self.W_h, self.W_x, self.b)
+        fill_uniform(bound * finite("decay_scale", decay_scale), self.W_ah, self.W_ax)
+        with torch.no_grad():
+            self.b[self.hidden_size :] = finite("gate_bias", gate_bias)
+            self.b_a.fill_(finite("decay_bias", decay_bias))
+            self.alpha_hat.fill_(inverse_softplus(finite("alpha", alpha, above=0.0)))
+            self.beta_hat.fill_(finite("beta_hat", beta_hat))
+
+    def resolve_depth(self, max_depth: int | None) -> int:
+        return self.max_depth if max_depth is None else positive_int("max_depth", max_depth)
+
+    def depth_bound(self) -> Tensor:
+        """The paper's bound on the depth of each unit, `⌊log(β + e^α) / α⌋`, shape (H,)."""
+        return depth_bound(*global_decay(self.alpha_hat.detach(), self.beta_hat.detach()))
+
+    def project(self, x: Tensor) -> Tensor:
+        """`W_x x` and `W_ax x + b_a`, side by side."""
+        return torch.cat([product(x, self.W_x), product(x, self.W_ax, self.b_a)], -1)  # (…, 3H)
+
+    def local_decay(self, u: Tensor, h: Tensor, h_mask: Tensor | None = None) -> Tensor:
+        """`α_t`, Eq. 14, from the projected input and the state before this time step."""
+        u_a = u[..., 2 * self.hidden_size :]
+        return torch.sigmoid(product(masked(h, h_mask), self.W_ah) + u_a)  # (B, H)
+
+    def first_gate(self, u: Tensor, h: Tensor) -> Tensor:
+        """`d^1`: zero where a unit keeps its value through this time step."""
+        return elastic_gate(*global_decay(self.alpha_hat, self.beta_hat), self.local_decay(u, h), 1)
+
+    def elastic_steps(self, u: Tensor, h: Tensor, h_mask: Tensor | None, with_cost: bool) -> ElasticSteps:
+        alpha, beta = global_decay(self.alpha_hat, self.beta_hat)
+        return ElasticSteps(alpha, beta, self.local_decay(u, h, h_mask), with_cost=with_cost)
+
+    def step(
+        self,
+        u: Tensor,
+        h: Tensor,
+        *,
+        max_depth: int,
+        constants: Tensor | None = None,
+        h_mask: Tensor | None = None,
+        with_cost: bool = False,
+    ) -> Step:
+        u_x = u[..., : 2 * self.hidden_size]
+        steps = self.elastic_steps(u, h, h_mask, with_cost)
+        for r, d in steps.walk(max_depth):
+            pre = product(masked(h, h_mask), self.W_h, self.b)  # (B, 2H)
+            s, g_hat = residual_and_gate(pre + u_x if r == 1 else pre)  # (B, H) each
+            h = steps.update(d, g_hat, s, h)
+        return Step(h, steps.depth, steps.cost)
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}, max_depth={self.max_depth}"

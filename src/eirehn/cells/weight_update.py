@@ -1,0 +1,126 @@
+"""How the hypernetwork's state z^r changes `W h` from one inner step to the next.
+
+The weight matrix is never built per sample: every change is diagonal (or of rank one), so `W^r h` is the one
+shared product `W h` and element-wise work. Each update below takes
+
+    Wh  (B, 2H)  the shared product `W h^{r-1}`, for the residual and, behind it, for the residual gate
+    hh  (B, 2H)  `h^{r-1}` twice, once for each
+    z   (B, Z)   the hypernetwork's state `z^r`
+
+and gives `W^r h^{r-1}`. It carries what it must remember from r to r+1, and starts anew at every time step.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from .base import product
+
+if TYPE_CHECKING:
+    from .eirehn import EIREHNCell
+
+
+class Additive:
+    """Eq. 17 alone: `W^r = W^{r-1} + diag(w^r)`, so `W^r h = W h + c^r ⊗ h` with `c^r = c^{r-1} + w^r`."""
+
+    projections = ("P",)
+    gated = False
+
+    def __init__(self, cell: EIREHNCell) -> None:
+        self.cell = cell
+        self.c: Tensor | float = 0.0
+
+    def __call__(self, Wh: Tensor, hh: Tensor, z: Tensor) -> Tensor:
+        self.c = self.c + product(z, self.cell.P)
+        return Wh + self.c * hh
+
+
+class Scaling:
+    """After Ha et al. (2016): `W^r = diag(1 + P z^r) W`."""
+
+    projections = ("P",)
+    gated = False
+
+    def __init__(self, cell: EIREHNCell) -> None:
+        self.cell = cell
+
+    def __call__(self, Wh: Tensor, hh: Tensor, z: Tensor) -> Tensor:
+        return (1 + product(z, self.cell.P)) * Wh
+
+
+class Printed:
+    """Eq. 22 over Eq. 17: `ḡ ⊗ (W^{r-1} h) + (1−ḡ) ⊗ w^r ⊗ h` with `W^{r-1} = W + diag(c^{r-1})`."""
+
+    projections = ("P",)
+    gated = True
+
+    def __init__(self, cell: EIREHNCell) -> None:
+        self.cell = cell
+        self.c: Tensor | float = 0.0
+
+    def __call__(self, Wh: Tensor, hh: Tensor, z: Tensor) -> Tensor:
+        w = product(z, self.cell.P)
+        g_bar = torch.sigmoid(product(z, self.cell.P_bar, self.cell.b_bar))
+        changed = g_bar * (Wh + self.c * hh) + (1 - g_bar) * w * hh
+        self.c = self.c + w
+        return changed
+
+
+class Recursive:
+    """Eq. 22 as the update itself: `W^r = ḡ ⊗ W^{r-1} + (1−ḡ) ⊗ diag(w^r)`, that is `diag(a^r) W + diag(c^r)`."""
+
+    projections = ("P",)
+    gated = True
+
+    def __init__(self, cell: EIREHNCell) -> None:
+        self.cell = cell
+        self.a: Tensor | float = 1.0
+        self.c: Tensor | float = 0.0
+
+    def __call__(self, Wh: Tensor, hh: Tensor, z: Tensor) -> Tensor:
+        w = product(z, self.cell.P)
+        g_bar = torch.sigmoid(product(z, self.cell.P_bar, self.cell.b_bar))
+        self.a = g_bar * self.a
+        self.c = g_bar * self.c + (1 - g_bar) * w
+        return self.a * Wh + self.c * hh
+
+
+class Outer:
+    """After Schmidhuber (1992): as `Printed`, with `ΔW^r = (P_u z^r)(P_v z^r)ᵀ` in place of `diag(P z^r)`."""
+
+    projections = ("P_u", "P_v")
+    gated = True
+
+    def __init__(self, cell: EIREHNCell) -> None:
+        self.cell = cell
+        self.past: list[tuple[Tensor, Tensor]] = []
+
+    def __call__(self, Wh: Tensor, hh: Tensor, z: Tensor) -> Tensor:
+        change = product(z, self.cell.P_u), product(z, self.cell.P_v)  # (B, 2H) each
+        g_bar = torch.sigmoid(product(z, self.cell.P_bar, self.cell.b_bar))
+        before = Wh
+        for u, v in self.past:
+            before = before + outer_times(u, v, hh)
+        self.past.append(change)
+        return g_bar * before + (1 - g_bar) * outer_times(*change, hh)
+
+
+def outer_times(u: Tensor, v: Tensor, hh: Tensor) -> Tensor:
+    """`(u vᵀ) h`, for the residual and the gate apart."""
+    halves = zip(u.chunk(2, -1), v.chunk(2, -1), hh.chunk(2, -1), strict=True)
+    return torch.cat([u * (v * h).sum(-1, keepdim=True) for u, v, h in halves], -1)  # (B, 2H)
+
+
+WeightUpdate = Additive | Scaling | Printed | Recursive | Outer
+
+WEIGHT_UPDATES: dict[str, type[WeightUpdate] | None] = {
+    "printed": Printed,
+    "recursive": Recursive,
+    "additive": Additive,
+    "scaling": Scaling,
+    "outer": Outer,
+    "none": None,
+}
