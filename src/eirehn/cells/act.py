@@ -11,11 +11,7 @@ from torch import Tensor, nn
 from .base import RecurrentCell, Step, finite, floating, positive_int, product, stops_by_data
 from .baselines import one_bias
 
-_CELLS: dict[str, Callable[..., nn.RNNCellBase]] = {
-    "RNN": nn.RNNCell,
-    "GRU": nn.GRUCell,
-    "LSTM": nn.LSTMCell,
-}
+CELLS: dict[str, Callable[..., nn.RNNCellBase]] = {"RNN": nn.RNNCell, "GRU": nn.GRUCell, "LSTM": nn.LSTMCell}
 
 
 class ACTCell(RecurrentCell):
@@ -37,8 +33,8 @@ class ACTCell(RecurrentCell):
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        if cell not in _CELLS:
-            known = ", ".join(repr(name) for name in _CELLS)
+        if cell not in CELLS:
+            known = ", ".join(repr(name) for name in CELLS)
             raise ValueError(f"cell must be one of {known}, got {cell!r}")
         hidden_size = positive_int("hidden_size", hidden_size)
         super().__init__(input_size, hidden_size, state_size=2 * hidden_size if cell == "LSTM" else hidden_size)
@@ -48,7 +44,7 @@ class ACTCell(RecurrentCell):
             raise ValueError(f"epsilon must be in [0, 1), got {epsilon}")
         factory: dict[str, Any] = {"device": device, "dtype": floating(dtype)}
         self.kind = cell
-        self.cell = one_bias(_CELLS[cell](input_size + 1, hidden_size, **factory))
+        self.cell = one_bias(CELLS[cell](input_size + 1, hidden_size, **factory))
         self.w_p = nn.Parameter(torch.empty(1, hidden_size, **factory))
         self.b_p = nn.Parameter(torch.empty(1, **factory))
         self.reset_parameters()
@@ -64,14 +60,13 @@ class ACTCell(RecurrentCell):
         return self.max_depth if max_depth is None else positive_int("max_depth", max_depth)
 
     def project(self, x: Tensor) -> Tensor:
-        return x
+        return product(x, self.cell.weight_ih[:, : self.input_size], self.cell.bias_ih)  # (…, G·H)
 
-    def transition(self, x: Tensor, state: Tensor) -> Tensor:
-        """`S(s, x)` on the flat state."""
-        if self.kind == "LSTM":
-            return torch.cat(self.cell(x, state.chunk(2, -1)), -1)
-        h: Tensor = self.cell(x, state)
-        return h
+    def transition(self, u: Tensor, state: Tensor, first: bool) -> Tensor:
+        """`S(s, [x; flag])`, given what x contributes."""
+        if first:
+            u = u + self.cell.weight_ih[:, self.input_size]
+        return TRANSITIONS[self.kind](u, state, self.cell.weight_hh)
 
     def step(
         self,
@@ -91,8 +86,7 @@ class ACTCell(RecurrentCell):
         for n in range(1, max_depth + 1):
             if n > 1 and stops_by_data(running) and not running.any():
                 break
-            flag = torch.full_like(u[..., :1], float(n == 1))
-            state = self.transition(torch.cat([u, flag], -1), state).to(h.dtype)
+            state = self.transition(u, state, n == 1)
             p = torch.sigmoid(product(state[..., : self.hidden_size], self.w_p, self.b_p))  # (B, 1)
             # Written so that a NaN halts: the NaN then reaches the mean, and the sample stops.
             last = torch.ones_like(running) if n == max_depth else ~(spent + p < 1 - self.epsilon)
@@ -129,6 +123,28 @@ class ACTCell(RecurrentCell):
             f"{self.input_size}, {self.hidden_size}, cell={self.kind!r}, "
             f"max_depth={self.max_depth}, epsilon={self.epsilon:g}"
         )
+
+
+def rnn(u: Tensor, h: Tensor, W_hh: Tensor) -> Tensor:
+    return torch.tanh(u + product(h, W_hh))
+
+
+def gru(u: Tensor, h: Tensor, W_hh: Tensor) -> Tensor:
+    u_r, u_z, u_n = u.chunk(3, -1)
+    h_r, h_z, h_n = product(h, W_hh).chunk(3, -1)
+    r, z = torch.sigmoid(u_r + h_r), torch.sigmoid(u_z + h_z)
+    return (1 - z) * torch.tanh(u_n + r * h_n) + z * h
+
+
+def lstm(u: Tensor, state: Tensor, W_hh: Tensor) -> Tensor:
+    h, c = state.chunk(2, -1)
+    i, f, g, o = (u + product(h, W_hh)).chunk(4, -1)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.cat([torch.sigmoid(o) * torch.tanh(c), c], -1)
+
+
+# torch's own cells have no rule for vmap, so their weights are used and their equations are written out.
+TRANSITIONS = {"RNN": rnn, "GRU": gru, "LSTM": lstm}
 
 
 def check_pair(hx: object) -> tuple[Tensor, Tensor]:

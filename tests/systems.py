@@ -1,0 +1,94 @@
+"""Every system and option of the family, with weights under which gates shut at different depths."""
+
+from typing import Any
+
+import numpy as np
+import oracle
+import torch
+from torch import Tensor, nn
+
+import eirehn
+
+SYSTEMS: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
+    "RHN": (eirehn.RHN, {"depth": 4}),
+    "SRHN": (eirehn.SRHN, {"depth": 4}),
+    "SREHN": (eirehn.SREHN, {"max_depth": 5}),
+    **{
+        f"EIREHN-{update}": (eirehn.EIREHN, {"max_depth": 5, "weight_update": update})
+        for update in ("printed", "recursive", "additive", "scaling", "outer", "none")
+    },
+    **{f"ACT-{cell}": (eirehn.ACT, {"cell": cell, "max_depth": 5}) for cell in ("RNN", "GRU", "LSTM")},
+}
+HIGHWAY = [name for name in SYSTEMS if not name.startswith("ACT")]
+ELASTIC = [name for name in HIGHWAY if "REHN" in name]
+# The three ways a network can be built; the other options differ in arithmetic alone.
+KINDS = ["RHN", "SREHN", "EIREHN-printed", "ACT-LSTM"]
+
+
+def make(name: str, input_size: int, hidden_size: int, *, seed: int = 0, **options: Any) -> Any:
+    """A float64 layer with weights far from their start: gates of one batch shut at different depths."""
+    kind, defaults = SYSTEMS[name]
+    torch.manual_seed(seed)
+    layer = kind(input_size, hidden_size, **{"dtype": torch.float64, **defaults, **options})
+    enliven(layer)
+    layer._watched = True  # such weights may be dead for a small batch; the warning has tests of its own
+    return layer
+
+
+def enliven(layer: nn.Module) -> None:
+    with torch.no_grad():
+        for name, parameter in layer.named_parameters():
+            if parameter.requires_grad:
+                spread = 1.5 if ".W_a" in name else 0.5
+                parameter.add_(spread * torch.randn_like(parameter))
+            if name.endswith("b_a"):
+                parameter.add_(3.0)
+            if name.endswith("b_p"):
+                parameter.sub_(2.0)
+
+
+def draw(layer: Any, steps: int, batch: int, *, seed: int = 1) -> tuple[Tensor, Any]:
+    """An input (T, B, X) and an initial state for it."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(*size: int) -> Tensor:
+        return torch.randn(*size, generator=generator, dtype=torch.float64)
+
+    size = (len(layer.cells), batch, layer.hidden_size)
+    pair = getattr(layer, "kind", None) == "LSTM"
+    return normal(steps, batch, layer.input_size), (normal(*size), normal(*size)) if pair else normal(*size)
+
+
+def oracle_run(name: str, layer: Any, index: int, x: Tensor, state: Tensor, **options: Any) -> oracle.Result:
+    """The NumPy oracle on the parameters of cell `index`."""
+    cell = layer.cells[index]
+    p = {key: value.detach().numpy() for key, value in cell.named_parameters()}
+    system, _, update = name.partition("-")
+    max_depth = options.pop("max_depth", None) or cell.resolve_depth(None)
+    if system == "ACT":
+        p = {
+            "W_ih": p["cell.weight_ih"],
+            "W_hh": p["cell.weight_hh"],
+            "b": p["cell.bias_ih"],
+            "w_p": p["w_p"][0],
+            "b_p": p["b_p"],
+        }
+        kind = "RNN_TANH" if update == "RNN" else update
+        return oracle.act(kind, p, x.numpy(), state.numpy(), epsilon=cell.epsilon, max_depth=max_depth, **options)
+    return oracle.highway(
+        system,
+        p,
+        x.numpy(),
+        state.numpy(),
+        max_depth=max_depth,
+        weight_update=update or "printed",
+        **{key: None if value is None else np.asarray(value) for key, value in options.items()},
+    )
+
+
+def parts(state: Any) -> tuple[Tensor, ...]:
+    return state if isinstance(state, tuple) else (state,)
+
+
+def joined(state: Any) -> Tensor:
+    return torch.cat(parts(state), -1)

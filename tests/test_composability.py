@@ -1,0 +1,157 @@
+"""The layers inside torch's own machinery."""
+
+import copy
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from systems import ELASTIC, KINDS, SYSTEMS, draw, joined, make, parts
+from torch.func import functional_call, stack_module_state, vmap
+from torch.utils.checkpoint import checkpoint
+
+import eirehn
+
+
+def run(layer, x, h0):
+    return layer(x, h0, return_depth=True, return_cost=True)
+
+
+def assert_same(left, right):
+    for a, b in zip(left, right, strict=True):
+        assert torch.equal(joined(a), joined(b))
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_deepcopy_state_dict_and_safetensors(name, tmp_path):
+    layer = make(name, 2, 3, num_layers=2, bidirectional=True)
+    x, h0 = draw(layer, 4, 3)
+    expected = run(layer, x, h0)
+    assert_same(run(copy.deepcopy(layer), x, h0), expected)
+    loaded = make(name, 2, 3, seed=9, num_layers=2, bidirectional=True)
+    loaded.load_state_dict(layer.state_dict())
+    assert_same(run(loaded, x, h0), expected)
+    save_file(layer.state_dict(), tmp_path / "layer.safetensors")
+    again = make(name, 2, 3, seed=9, num_layers=2, bidirectional=True)
+    again.load_state_dict(load_file(tmp_path / "layer.safetensors"))
+    assert_same(run(again, x, h0), expected)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_functional_call(name):
+    layer, other = make(name, 2, 3), make(name, 2, 3, seed=5)
+    x, h0 = draw(layer, 4, 3)
+    assert_same(functional_call(other, dict(layer.named_parameters()), (x, h0)), layer(x, h0))
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_vmap_over_stacked_parameters(name):
+    members = [make(name, 2, 3, seed=seed, num_layers=2) for seed in range(3)]
+    x, h0 = draw(members[0], 4, 3)
+    parameters, buffers = stack_module_state(members)
+    frame = copy.deepcopy(members[0]).to("meta")
+
+    def call(parameters, buffers, x):
+        return functional_call(frame, (parameters, buffers), (x, h0), {"return_depth": True, "return_cost": True})
+
+    stacked = vmap(call, in_dims=(0, 0, None))(parameters, buffers, x)
+    for index, member in enumerate(members):
+        out, h_n, depth, cost = run(member, x, h0)
+        torch.testing.assert_close(stacked[0][index], out, rtol=0, atol=1e-12)
+        torch.testing.assert_close(joined(stacked[1])[index], joined(h_n), rtol=0, atol=1e-12)
+        assert torch.equal(stacked[2][index], depth)
+        torch.testing.assert_close(stacked[3][index], cost, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", ELASTIC)
+def test_gradients_of_stacked_parameters(name):
+    members = [make(name, 2, 3, seed=seed) for seed in range(2)]
+    x, h0 = draw(members[0], 4, 3)
+    parameters, _ = stack_module_state(members)
+    frame = copy.deepcopy(members[0]).to("meta")
+
+    def loss(parameters):
+        return functional_call(frame, parameters, (x, h0))[0].square().sum()
+
+    stacked = vmap(torch.func.grad(loss))(parameters)
+    for index, member in enumerate(members):
+        member(x, h0)[0].square().sum().backward()
+        for key, parameter in member.named_parameters():
+            torch.testing.assert_close(stacked[key][index], parameter.grad, rtol=1e-10, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["SREHN", "EIREHN-printed"])
+def test_without_stopping_by_data_the_bits_are_the_same(name):
+    """Under vmap the loop runs to max_depth: once all gates are shut, going deeper changes nothing."""
+    layer = make(name, 2, 3)
+    x, h0 = draw(layer, 4, 3)
+    needed = int(layer.depth_bound().max())
+
+    def call(max_depth):
+        return vmap(lambda x: layer(x, h0, max_depth=max_depth)[0])(x[None])
+
+    assert torch.equal(call(needed), call(needed + 7))
+    torch.testing.assert_close(call(needed)[0], layer(x, h0, max_depth=needed)[0], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_compiled_cell_is_one_graph_with_the_same_bits(name):
+    layer = make(name, 2, 3)
+    x, h0 = draw(layer, 1, 3)
+    state = tuple(part[0] for part in parts(h0)) if isinstance(h0, tuple) else h0[0]
+    torch.compiler.reset()
+    compiled = torch.compile(layer.cells[0], fullgraph=True, backend="aot_eager")
+    assert_same(
+        compiled(x[0], state, return_depth=True, return_cost=True),
+        layer.cells[0](x[0], state, return_depth=True, return_cost=True),
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")  # torch's inductor on itself
+@pytest.mark.parametrize("name", ["SREHN", "EIREHN-printed"])
+def test_a_cell_compiled_by_inductor(name):
+    layer = make(name, 2, 3)
+    x, h0 = draw(layer, 1, 3)
+    torch.compiler.reset()
+    compiled = torch.compile(layer.cells[0], fullgraph=True)
+    torch.testing.assert_close(compiled(x[0], h0[0]), layer.cells[0](x[0], h0[0]), rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_export(name):
+    layer = make(name, 2, 3)
+    x, h0 = draw(layer, 3, 2)
+    program = torch.export.export(layer, (x, h0))
+    expected = layer(x, h0)
+    assert_same(program.module()(x, h0), expected)
+
+
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("options", [{}, {"input_dropout": 0.3, "hidden_dropout": 0.3}], ids=["plain", "dropout"])
+def test_gradient_checkpointing(name, options):
+    if name.startswith("ACT"):
+        options = {}
+    layer = make(name, 2, 3, **options)
+    x, h0 = draw(layer, 4, 3)
+    gradients = []
+    for wrapped in (False, True):
+        layer.zero_grad()
+        torch.manual_seed(0)
+        out, _ = checkpoint(layer, x, h0, use_reentrant=False) if wrapped else layer(x, h0)
+        out.square().sum().backward()
+        gradients.append([p.grad.clone() for p in layer.parameters() if p.requires_grad])
+    assert_same(*gradients)
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_meta_device_gives_shapes(name):
+    layer = make(name, 2, 3, num_layers=2, device="meta")
+    out, h_n, depth = layer(torch.empty(4, 3, 2, dtype=torch.float64, device="meta"), return_depth=True)
+    assert out.shape == (4, 3, 3)
+    assert joined(h_n).shape[:2] == (2, 3)
+    assert depth.shape == (2, 4, 3)
+
+
+def test_nothing_but_parameters_is_stored():
+    layer = eirehn.EIREHN(2, 3, num_layers=2)
+    assert set(layer.state_dict()) == {key for key, _ in layer.named_parameters()}

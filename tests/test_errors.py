@@ -1,0 +1,223 @@
+"""Every wrong argument gets an error that names it; torch's own wording where torch has one."""
+
+import math
+
+import pytest
+import torch
+from systems import SYSTEMS, make
+from torch import nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+
+import eirehn
+
+LAYERS = [eirehn.EIREHN, eirehn.SREHN, eirehn.SRHN, eirehn.RHN, eirehn.ACT]
+CELLS = [eirehn.EIREHNCell, eirehn.SREHNCell, eirehn.SRHNCell, eirehn.RHNCell, eirehn.ACTCell]
+
+
+@pytest.mark.parametrize("kind", [*LAYERS, *CELLS])
+@pytest.mark.parametrize(
+    ("sizes", "error", "message"),
+    [
+        ((-1, 3), ValueError, "input_size must be greater than zero"),
+        ((0, 3), ValueError, "input_size must be greater than zero"),
+        ((2, 0), ValueError, "hidden_size must be greater than zero"),
+        ((2, -5), ValueError, "hidden_size must be greater than zero"),
+        ((2.0, 3), TypeError, "input_size should be of type int, got: float"),
+        ((2, "3"), TypeError, "hidden_size should be of type int, got: str"),
+        ((2, True), TypeError, "hidden_size should be of type int, got: bool"),
+    ],
+)
+def test_sizes(kind, sizes, error, message):
+    with pytest.raises(error, match=message):
+        kind(*sizes)
+
+
+@pytest.mark.parametrize("kind", [*LAYERS, *CELLS])
+@pytest.mark.parametrize(
+    ("value", "error"), [(0, ValueError), (-3, ValueError), (2.5, TypeError), (None, TypeError)]
+)
+def test_depths(kind, value, error):
+    name = "depth" if kind in (eirehn.RHN, eirehn.SRHN, eirehn.RHNCell, eirehn.SRHNCell) else "max_depth"
+    with pytest.raises(error, match=f"{name} "):
+        kind(2, 3, **{name: value})
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("value", [-0.1, 1.1, math.nan, "half", True, None])
+def test_dropout(kind, value):
+    with pytest.raises(ValueError, match=r"dropout should be a number in range \[0, 1\]"):
+        kind(2, 3, 2, dropout=value)
+
+
+@pytest.mark.parametrize("kind", LAYERS[:-1])
+@pytest.mark.parametrize("name", ["input_dropout", "hidden_dropout"])
+@pytest.mark.parametrize("value", [-0.1, 1.1, math.nan])
+def test_dropout_of_the_products(kind, name, value):
+    with pytest.raises(ValueError, match=name + r" should be a number in range \[0, 1\]"):
+        kind(2, 3, **{name: value})
+
+
+@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"num_layers": 0}, ValueError, "num_layers must be greater than zero"),
+        ({"num_layers": 1.5}, TypeError, "num_layers should be of type int"),
+        ({"batch_first": 1}, TypeError, "batch_first should be of type bool, got: int"),
+        ({"bidirectional": "no"}, TypeError, "bidirectional should be of type bool, got: str"),
+        ({"dtype": torch.int64}, ValueError, "dtype must be a floating point type, got torch.int64"),
+        ({"deep": 3}, TypeError, "unexpected keyword argument 'deep'"),
+    ],
+)
+def test_options(kind, options, error, message):
+    with pytest.raises(error, match=message):
+        kind(2, 3, **options)
+
+
+@pytest.mark.parametrize("kind", [eirehn.EIREHN, eirehn.EIREHNCell])
+def test_eirehn_options(kind):
+    with pytest.raises(ValueError, match=r"weight_update must be one of 'printed', .*, got 'diagonal'"):
+        kind(2, 3, weight_update="diagonal")
+    with pytest.raises(ValueError, match="weight_update must be one of"):
+        kind(2, 3, weight_update=None)
+    with pytest.raises(ValueError, match="hyper_size must be greater than zero"):
+        kind(2, 3, hyper_size=0)
+    with pytest.raises(TypeError, match="hyper_size should be of type int"):
+        kind(2, 3, hyper_size=1.5)
+
+
+@pytest.mark.parametrize("kind", [eirehn.ACT, eirehn.ACTCell])
+def test_act_options(kind):
+    with pytest.raises(ValueError, match="cell must be one of 'RNN', 'GRU', 'LSTM', got 'TCN'"):
+        kind(2, 3, cell="TCN")
+    for epsilon in (-0.1, 1.0, math.nan):
+        with pytest.raises(ValueError, match="epsilon must be"):
+            kind(2, 3, epsilon=epsilon)
+
+
+@pytest.mark.parametrize(
+    ("initial", "error", "message"),
+    [
+        ({"alpha": 0.0}, ValueError, "alpha must be greater than 0"),
+        ({"alpha": -1.0}, ValueError, "alpha must be greater than 0"),
+        ({"gate_bias": math.inf}, ValueError, "gate_bias must be finite"),
+        ({"beta_hat": math.nan}, ValueError, "beta_hat must be finite"),
+        ({"weight_bound": -0.1}, ValueError, "weight_bound must be greater than 0"),
+        ({"decay_bias": "low"}, TypeError, "decay_bias should be a number"),
+        ({"speed": 1.0}, TypeError, "unexpected keyword argument 'speed'"),
+    ],
+)
+def test_initial_values(initial, error, message):
+    with pytest.raises(error, match=message):
+        eirehn.EIREHN(2, 3).reset_parameters(**initial)
+
+
+def float64(*size):
+    return torch.zeros(*size, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_inputs(name):
+    layer = make(name, 2, 3)
+    with pytest.raises(ValueError, match="Expected input to be 2D or 3D, got 1D instead"):
+        layer(float64(2))
+    with pytest.raises(ValueError, match="Expected input to be 2D or 3D, got 4D instead"):
+        layer(float64(1, 1, 1, 2))
+    with pytest.raises(ValueError, match=r"input.size\(-1\) must be equal to input_size. Expected 2, got 5"):
+        layer(float64(4, 3, 5))
+    with pytest.raises(ValueError, match="Expected sequence length to be larger than 0 in RNN"):
+        layer(float64(0, 3, 2))
+    with pytest.raises(TypeError, match="input should be a Tensor, got: list"):
+        layer([[1.0, 2.0]])
+    for dtype in (torch.int64, torch.float32, torch.bool, torch.complex64):
+        with pytest.raises(ValueError, match=rf"input dtype \({dtype}\) does not match weight dtype"):
+            layer(float64(4, 3, 2).to(dtype))
+    with (
+        torch.autocast("cpu", dtype=torch.bfloat16),
+        pytest.raises(ValueError, match="does not match weight dtype"),
+    ):
+        layer(float64(4, 3, 2).long())
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_states(name):
+    layer = make(name, 2, 3, num_layers=2)
+    x = float64(4, 5, 2)
+
+    def state(*size):
+        return (float64(*size), float64(*size)) if name == "ACT-LSTM" else float64(*size)
+
+    for wrong in ((1, 5, 3), (2, 4, 3), (2, 5, 2)):
+        with pytest.raises(
+            ValueError, match=rf"Expected hidden size \(2, 5, 3\), got \[{', '.join(map(str, wrong))}\]"
+        ):
+            layer(x, state(*wrong))
+    with pytest.raises(ValueError, match="For batched 3-D input, hx should also be 3-D but got 2-D tensor"):
+        layer(x, state(2, 3))
+    with pytest.raises(ValueError, match="For unbatched 2-D input, hx should also be 2-D but got 3-D tensor"):
+        layer(x[:, 0], state(2, 1, 3))
+    with pytest.raises(ValueError, match=r"Expected hidden size \(2, 3\), got \[2, 4\]"):
+        layer(x[:, 0], state(2, 4))
+    with pytest.raises(TypeError, match="hx should be a"):
+        layer(x, "zeros")
+
+
+def test_an_lstm_s_state_is_a_pair():
+    layer = make("ACT-LSTM", 2, 3)
+    with pytest.raises(TypeError, match=r"hx should be a pair of Tensors \(h, c\), got: Tensor"):
+        layer(float64(4, 5, 2), float64(1, 5, 3))
+    with pytest.raises(ValueError, match="h and c must have one shape"):
+        layer(float64(4, 5, 2), (float64(1, 5, 3), float64(1, 4, 3)))
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_caps_at_call_time(name):
+    layer = make(name, 2, 3)
+    for value in (0, -1):
+        with pytest.raises(ValueError, match="max_depth must be greater than zero"):
+            layer(float64(4, 5, 2), max_depth=value)
+    with pytest.raises(TypeError, match="max_depth should be of type int, got: float"):
+        layer(float64(4, 5, 2), max_depth=2.0)
+
+
+@pytest.mark.parametrize("name", ["RHN", "SRHN"])
+def test_a_fixed_depth_cannot_be_exceeded(name):
+    with pytest.raises(ValueError, match="max_depth must not exceed the network's depth of 4, got 5"):
+        make(name, 2, 3)(float64(4, 5, 2), max_depth=5)
+
+
+def test_packed_sequences():
+    layer = make("EIREHN-printed", 2, 3)
+    with pytest.raises(RuntimeError, match="greater than 0"):  # torch refuses to pack it
+        pack_padded_sequence(float64(4, 2, 2), [3, 0], enforce_sorted=False)
+    for sizes, rows in (([2, 0], 2), ([1, 2], 3), ([2, 1], 5), ([], 0)):
+        packed = PackedSequence(float64(rows, 2), torch.tensor(sizes, dtype=torch.int64))
+        with pytest.raises(ValueError, match=r"batch_sizes must be positive|sequence length to be larger"):
+            layer(packed)
+    with pytest.raises(ValueError, match=r"input.size\(-1\) must be equal to input_size"):
+        layer(pack_padded_sequence(float64(4, 2, 3), [3, 2]))
+    with pytest.raises(ValueError, match=r"Expected hidden size \(1, 2, 3\), got \[1, 3, 3\]"):
+        layer(pack_padded_sequence(float64(4, 2, 2), [3, 2]), float64(1, 3, 3))
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_cells(name):
+    cell = make(name, 2, 3).cells[0]
+    with pytest.raises(ValueError, match="Expected input to be 1D or 2D, got 3D instead"):
+        cell(float64(1, 1, 2))
+    with pytest.raises(ValueError, match=r"input.size\(-1\) must be equal to input_size. Expected 2, got 3"):
+        cell(float64(3))
+    with pytest.raises(ValueError, match="does not match weight dtype"):
+        cell(float64(2).long())
+    with pytest.raises(TypeError, match="input should be a Tensor"):
+        cell(None)
+    wrong = float64(4, 3)
+    with pytest.raises(ValueError, match="Expected hidden size"):
+        cell(float64(5, 2), (wrong, wrong) if name == "ACT-LSTM" else wrong)
+
+
+def test_one_bias():
+    with pytest.raises(TypeError, match="one_bias takes a torch RNN, GRU or LSTM, got: Linear"):
+        eirehn.one_bias(nn.Linear(2, 3))
+    with pytest.raises(ValueError, match="one_bias needs a module with biases"):
+        eirehn.one_bias(nn.LSTM(2, 3, bias=False))
