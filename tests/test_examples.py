@@ -1,0 +1,34 @@
+"""The examples, run as a person runs them."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[1] / "examples"
+
+
+def run(name, *arguments):
+    return subprocess.run(
+        [sys.executable, EXAMPLES / name, *arguments], capture_output=True, text=True, timeout=300
+    )
+
+
+@pytest.mark.slow
+def test_synthetic_depth(tmp_path):
+    done = run("synthetic_depth.py", "--out", tmp_path / "new" / "folder", "--epochs", "2")
+    assert done.returncode == 0, done.stderr
+    assert "price of depth 0.001: test MSE" in done.stdout
+    assert (tmp_path / "new" / "folder" / "synthetic-depth.png").exists()
+
+
+def test_synthetic_depth_refuses_no_epochs(tmp_path):
+    done = run("synthetic_depth.py", "--out", tmp_path, "--epochs", "0")
+    assert done.returncode == 2
+    assert done.stderr.splitlines()[-1].endswith("--epochs must be at least 1")
+
+
+def test_elastic_gate(tmp_path):
+    assert run("elastic_gate.py", "--out", tmp_path / "gate.png").returncode == 0
+    assert (tmp_path / "gate.png").exists()
