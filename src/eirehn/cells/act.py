@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .base import RecurrentCell, Step, finite, floating, positive_int, product, stops_by_data
+from .base import Constants, RecurrentCell, Step, finite, floating, positive_int, product, stops_by_data
 from .baselines import one_bias
 
 CELLS: dict[str, Callable[..., nn.RNNCellBase]] = {"RNN": nn.RNNCell, "GRU": nn.GRUCell, "LSTM": nn.LSTMCell}
@@ -74,7 +74,7 @@ class ACTCell(RecurrentCell):
         h: Tensor,
         *,
         max_depth: int,
-        constants: Tensor | None = None,
+        constants: Constants,
         h_mask: Tensor | None = None,
         with_cost: bool = False,
     ) -> Step:

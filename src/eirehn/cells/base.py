@@ -19,11 +19,19 @@ class Step(NamedTuple):
     cost: Tensor | None  # (B,): the cost of depth, where it was asked for
 
 
+class Constants(NamedTuple):
+    """What is the same for all samples and time steps of one call; each system fills in what it has."""
+
+    alpha: Tensor | None = None  # (H,): global decay
+    beta: Tensor | None = None  # (H,): bias of the elastic gate
+    z: Tensor | None = None  # (Z,): first state of the hypernetwork
+
+
 class RecurrentCell(nn.Module):
     """One time step of a recurrent network that takes several inner steps.
 
     A subclass gives `project`, what the input contributes (for all time steps at once), and `step`, the
-    transition itself. `constants` holds what is the same for all samples and time steps of one call.
+    transition itself. A layer asks for the `constants` once a call.
     """
 
     reset_parameters: Callable[..., None]
@@ -38,8 +46,8 @@ class RecurrentCell(nn.Module):
     def project(self, x: Tensor) -> Tensor:
         raise NotImplementedError
 
-    def constants(self) -> Tensor | None:
-        return None
+    def constants(self) -> Constants:
+        return Constants()
 
     def step(
         self,
@@ -47,7 +55,7 @@ class RecurrentCell(nn.Module):
         h: Tensor,
         *,
         max_depth: int,
-        constants: Tensor | None = None,
+        constants: Constants,
         h_mask: Tensor | None = None,
         with_cost: bool = False,
     ) -> Step:

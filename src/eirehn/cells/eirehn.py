@@ -7,7 +7,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .base import Step, default_bound, fill_uniform, finite, masked, positive_int, product, residual_and_gate
+from .base import (
+    Constants,
+    Step,
+    default_bound,
+    fill_uniform,
+    finite,
+    masked,
+    positive_int,
+    product,
+    residual_and_gate,
+)
+from .gate import ElasticSteps
 from .srehn import SREHNCell
 from .weight_update import WEIGHT_UPDATES
 
@@ -102,11 +113,11 @@ class EIREHNCell(SREHNCell):
         if "b_bar" in self._hyper_names:
             nn.init.constant_(self.b_bar, bias)
 
-    def constants(self) -> Tensor | None:
-        """`z^1`: it starts anew from learned values at every time step, so it is one vector for all of them."""
+    def constants(self) -> Constants:
+        """With `z^1`: it starts from learned values at every time step, so it is one vector for all of them."""
         if WEIGHT_UPDATES[self.weight_update] is None:
-            return None
-        return self.hyper_step(self.s_0, self.g_0, self.z_0)  # (Z,)
+            return super().constants()
+        return super().constants()._replace(z=self.hyper_step(self.s_0, self.g_0, self.z_0))
 
     def hyper_step(self, s: Tensor, g_hat: Tensor, z: Tensor) -> Tensor:
         """`z^r`, Eq. 18."""
@@ -118,20 +129,20 @@ class EIREHNCell(SREHNCell):
         h: Tensor,
         *,
         max_depth: int,
-        constants: Tensor | None = None,
+        constants: Constants,
         h_mask: Tensor | None = None,
         with_cost: bool = False,
     ) -> Step:
         update = WEIGHT_UPDATES[self.weight_update]
         if update is None:
-            return super().step(u, h, max_depth=max_depth, h_mask=h_mask, with_cost=with_cost)
-        assert constants is not None
+            return super().step(u, h, max_depth=max_depth, constants=constants, h_mask=h_mask, with_cost=with_cost)
+        assert constants.z is not None
         s, g_hat, z = self.s_0, self.g_0, self.z_0
         change = update(self)
         u_x = u[..., : 2 * self.hidden_size]
-        steps = self.elastic_steps(u, h, h_mask, with_cost)
+        steps = ElasticSteps(constants, self.local_decay(u, h, h_mask), with_cost=with_cost)
         for r, d in steps.walk(max_depth):
-            z = constants if r == 1 else self.hyper_step(s, g_hat, z)  # (Z,), then (B, Z)
+            z = constants.z if r == 1 else self.hyper_step(s, g_hat, z)  # (Z,), then (B, Z)
             Wh = product(masked(h, h_mask), self.W_h)  # (B, 2H)
             pre = change(Wh, torch.cat([h, h], -1), z) + self.b  # (B, 2H)
             s, g_hat = residual_and_gate(pre + u_x if r == 1 else pre)  # (B, H) each

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .base import stops_by_data
+from .base import Constants, stops_by_data
 
 _LIMIT = {torch.float32: 87.0, torch.float64: 708.0}  # e^(limit + 1) is still finite
 
@@ -52,8 +52,10 @@ class ElasticSteps:
     as shut after.
     """
 
-    def __init__(self, alpha: Tensor, beta: Tensor, alpha_t: Tensor, *, with_cost: bool) -> None:
-        self.alpha, self.beta = alpha, beta  # (H,)
+    def __init__(self, constants: Constants, alpha_t: Tensor, *, with_cost: bool) -> None:
+        assert constants.alpha is not None
+        assert constants.beta is not None
+        self.alpha, self.beta = constants.alpha, constants.beta  # (H,)
         self.alpha_t = at_least_float32(alpha_t)  # (B, H)
         self.open = torch.ones_like(self.alpha_t, dtype=torch.bool)  # (B, H)
         self.depth = torch.zeros_like(self.alpha_t[..., 0], dtype=torch.int64)  # (B,)

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .base import (
+    Constants,
     RecurrentCell,
     Step,
     default_bound,
@@ -76,7 +77,7 @@ class RHNCell(RecurrentCell):
         h: Tensor,
         *,
         max_depth: int,
-        constants: Tensor | None = None,
+        constants: Constants,
         h_mask: Tensor | None = None,
         with_cost: bool = False,
     ) -> Step:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from .base import (
+    Constants,
     RecurrentCell,
     Step,
     default_bound,
@@ -101,9 +102,8 @@ class SREHNCell(RecurrentCell):
         """`d^1`: zero where a unit keeps its value through this time step."""
         return elastic_gate(*global_decay(self.alpha_hat, self.beta_hat), self.local_decay(u, h), 1)
 
-    def elastic_steps(self, u: Tensor, h: Tensor, h_mask: Tensor | None, with_cost: bool) -> ElasticSteps:
-        alpha, beta = global_decay(self.alpha_hat, self.beta_hat)
-        return ElasticSteps(alpha, beta, self.local_decay(u, h, h_mask), with_cost=with_cost)
+    def constants(self) -> Constants:
+        return Constants(*global_decay(self.alpha_hat, self.beta_hat))
 
     def step(
         self,
@@ -111,12 +111,12 @@ class SREHNCell(RecurrentCell):
         h: Tensor,
         *,
         max_depth: int,
-        constants: Tensor | None = None,
+        constants: Constants,
         h_mask: Tensor | None = None,
         with_cost: bool = False,
     ) -> Step:
         u_x = u[..., : 2 * self.hidden_size]
-        steps = self.elastic_steps(u, h, h_mask, with_cost)
+        steps = ElasticSteps(constants, self.local_decay(u, h, h_mask), with_cost=with_cost)
         for r, d in steps.walk(max_depth):
             pre = product(masked(h, h_mask), self.W_h, self.b)  # (B, 2H)
             s, g_hat = residual_and_gate(pre + u_x if r == 1 else pre)  # (B, H) each
