@@ -152,6 +152,29 @@ def test_meta_device_gives_shapes(name):
     assert depth.shape == (2, 4, 3)
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_modules_whose_weights_are_plain_tensors(name):
+    """As in the replicas of nn.DataParallel."""
+    layer = make(name, 2, 3)
+    x, h0 = draw(layer, 3, 2)
+    expected = layer(x, h0)
+    for module in layer.modules():
+        for key in list(module._parameters):
+            value = module._parameters.pop(key)
+            setattr(module, key, value.detach())
+    assert_same(layer(x, h0), expected)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("name", ["SREHN", "EIREHN-printed"])
+def test_a_traced_layer_runs_to_its_depth(name):
+    layer = make(name, 2, 3).eval()
+    x, h0 = draw(layer, 3, 2)
+    traced = torch.jit.trace(layer, (x, h0), check_trace=False)
+    other, _ = draw(layer, 3, 2, seed=5)
+    torch.testing.assert_close(traced(other, h0)[0], layer(other, h0)[0], rtol=0, atol=1e-12)
+
+
 def test_nothing_but_parameters_is_stored():
     layer = eirehn.EIREHN(2, 3, num_layers=2)
     assert set(layer.state_dict()) == {key for key, _ in layer.named_parameters()}

@@ -66,6 +66,7 @@ def test_dropout_of_the_products(kind, name, value):
         ({"batch_first": 1}, TypeError, "batch_first should be of type bool, got: int"),
         ({"bidirectional": "no"}, TypeError, "bidirectional should be of type bool, got: str"),
         ({"dtype": torch.int64}, ValueError, "dtype must be a floating point type, got torch.int64"),
+        ({"dtype": "float32"}, TypeError, "dtype should be a torch.dtype, got: str"),
         ({"deep": 3}, TypeError, "unexpected keyword argument 'deep'"),
     ],
 )
@@ -84,6 +85,12 @@ def test_eirehn_options(kind):
         kind(2, 3, hyper_size=0)
     with pytest.raises(TypeError, match="hyper_size should be of type int"):
         kind(2, 3, hyper_size=1.5)
+
+
+@pytest.mark.parametrize("name", ["input_dropout", "hidden_dropout"])
+def test_act_has_no_dropout_of_products(name):
+    with pytest.raises(TypeError, match=name):
+        eirehn.ACT(2, 3, **{name: 0.5})
 
 
 @pytest.mark.parametrize("kind", [eirehn.ACT, eirehn.ACTCell])
@@ -132,11 +139,10 @@ def test_inputs(name):
     for dtype in (torch.int64, torch.float32, torch.bool, torch.complex64):
         with pytest.raises(ValueError, match=rf"input dtype \({dtype}\) does not match weight dtype"):
             layer(float64(4, 3, 2).to(dtype))
-    with (
-        torch.autocast("cpu", dtype=torch.bfloat16),
-        pytest.raises(ValueError, match="does not match weight dtype"),
-    ):
-        layer(float64(4, 3, 2).long())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        for dtype in (torch.int64, torch.bfloat16):  # the weights are float64, which autocast does not touch
+            with pytest.raises(ValueError, match="does not match weight dtype"):
+                layer(float64(4, 3, 2).to(dtype))
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -160,6 +166,11 @@ def test_states(name):
         layer(x[:, 0], state(2, 4))
     with pytest.raises(TypeError, match="hx should be a"):
         layer(x, "zeros")
+    for dtype in (torch.int64, torch.float32, torch.complex128):
+        wrong = torch.zeros(2, 5, 3, dtype=dtype)
+        hx = (wrong, wrong) if name == "ACT-LSTM" else wrong
+        with pytest.raises(ValueError, match=rf"hx dtype \({dtype}\) does not match weight dtype"):
+            layer(x, hx)
 
 
 def test_an_lstm_s_state_is_a_pair():
@@ -196,6 +207,9 @@ def test_packed_sequences():
             layer(packed)
     with pytest.raises(ValueError, match=r"input.size\(-1\) must be equal to input_size"):
         layer(pack_padded_sequence(float64(4, 2, 3), [3, 2]))
+    for data in (float64(3), float64(3, 1, 2), torch.tensor(1.0, dtype=torch.float64)):
+        with pytest.raises(ValueError, match="input must have 2 dimensions"):
+            layer(PackedSequence(data, torch.tensor([2, 1])))
     with pytest.raises(ValueError, match=r"Expected hidden size \(1, 2, 3\), got \[1, 3, 3\]"):
         layer(pack_padded_sequence(float64(4, 2, 2), [3, 2]), float64(1, 3, 3))
 
@@ -203,6 +217,9 @@ def test_packed_sequences():
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_cells(name):
     cell = make(name, 2, 3).cells[0]
+    wide = float64(5, 4)
+    with pytest.raises(ValueError, match=r"Expected hidden size \(5, 3\), got \[5, 4\]"):
+        cell(float64(5, 2), (wide, wide) if name == "ACT-LSTM" else wide)
     with pytest.raises(ValueError, match="Expected input to be 1D or 2D, got 3D instead"):
         cell(float64(1, 1, 2))
     with pytest.raises(ValueError, match=r"input.size\(-1\) must be equal to input_size. Expected 2, got 3"):

@@ -12,6 +12,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 
 import eirehn
+from eirehn.cells import gate
 
 systems = st.sampled_from(list(SYSTEMS))
 small = st.integers(1, 5)
@@ -96,16 +97,27 @@ def test_packed_is_each_sequence_alone(name, lengths, layout, sort, seed):
 
 
 @given(systems, st.lists(st.integers(1, 5), min_size=2, max_size=4), seeds)
-def test_padding_never_leaks(name, lengths, seed):
+def test_nothing_leaks_between_the_sequences_of_a_packed_batch(name, lengths, seed):
+    """Poison one sequence after the other, its initial state too: only its own results may show it."""
     layer = make(name, 2, 3, seed=seed, bidirectional=True)
-    x, _ = draw(layer, max(lengths), len(lengths))
-    poisoned = x.clone()
-    for index, length in enumerate(lengths):
-        poisoned[length:, index] = torch.nan
-    clean, dirty = (
-        layer(pack_padded_sequence(each, lengths, enforce_sorted=False))[0].data for each in (x, poisoned)
-    )
-    assert torch.equal(clean, dirty)
+    x, h0 = draw(layer, max(lengths), len(lengths))
+
+    def run(x, h0):
+        out, h_n = layer(pack_padded_sequence(x, lengths, enforce_sorted=False), h0)
+        return pad_packed_sequence(out)[0], joined(h_n)
+
+    clean = run(x, h0)
+    for index in range(len(lengths)):
+        poisoned = x.clone()
+        poisoned[:, index] = torch.nan
+        states = tuple(part.clone() for part in parts(h0))
+        for part in states:
+            part[:, index] = torch.nan
+        dirty = run(poisoned, states if isinstance(h0, tuple) else states[0])
+        others = [other for other in range(len(lengths)) if other != index]
+        for before, after in zip(clean, dirty, strict=True):
+            assert torch.equal(before[:, others], after[:, others])
+        assert dirty[0][: lengths[index], index].isnan().all()
 
 
 @given(systems, st.integers(2, 6), small, st.integers(1, 5), seeds)
@@ -175,18 +187,43 @@ def test_depth_keeps_its_bounds(name, steps, batch, max_depth, seed):
 
 @given(st.sampled_from(ELASTIC), small, small, st.integers(1, 30), seeds)
 def test_deeper_changes_no_bit_once_all_gates_are_shut(name, steps, batch, more, seed):
+    """Once with the loop that stops by itself, once with one that may not look and runs on."""
     layer = make(name, 2, 3, seed=seed)
     x, h0 = draw(layer, steps, batch)
     needed = int(layer.depth_bound().max())
     if needed > 60:
         return
     runs = []
-    for depth in (needed, needed + more):
+    for depth, stops in ((needed, True), (needed + more, False)):
         layer.zero_grad()
-        results = layer(x, h0, max_depth=depth, return_depth=True, return_cost=True)
+        with pytest.MonkeyPatch.context() as patch:
+            if not stops:
+                patch.setattr(gate, "stops_by_data", lambda _: False)
+            results = layer(x, h0, max_depth=depth, return_depth=True, return_cost=True)
         (results[0].sum() + results[3].sum()).backward()
         runs.append((*results, *(parameter.grad for parameter in layer.parameters())))
     assert all(torch.equal(left, right) for left, right in zip(*runs, strict=True))
+
+
+@pytest.mark.parametrize("name", ELASTIC)
+def test_the_loop_ends_when_all_gates_are_shut(name, monkeypatch):
+    """Nothing is computed beyond the deepest sample: one look at the gate after the last open inner step."""
+    layer = make(name, 2, 3, max_depth=10**9)
+    x, h0 = draw(layer, 4, 3)
+    looks, original = [], gate.elastic_gate
+    monkeypatch.setattr(gate, "elastic_gate", lambda *given: looks.append(given[-1]) or original(*given))
+    depth = layer(x, h0, return_depth=True)[2][0]
+    deepest = [max(1, int(step.max())) for step in depth]
+    assert looks == [r for last in deepest for r in range(1, last + 2)]
+
+
+def test_act_ends_when_all_have_halted(monkeypatch):
+    layer = make("ACT-GRU", 2, 3, max_depth=10**9)
+    x, h0 = draw(layer, 4, 3)
+    taken, original = [], layer.cells[0].transition
+    monkeypatch.setattr(layer.cells[0], "transition", lambda *given: taken.append(1) or original(*given))
+    depth = layer(x, h0, return_depth=True)[2][0]
+    assert len(taken) == sum(int(step.max()) for step in depth)
 
 
 @pytest.mark.parametrize("name", ELASTIC)
@@ -253,6 +290,33 @@ def test_dropout_between_layers(name):
     close(silent, upper(torch.zeros(4, 2, 3, dtype=x.dtype))[0])
 
 
+@pytest.mark.parametrize("name", KINDS)
+def test_dropout_spares_the_input_of_the_first_layer_and_inference(name):
+    layer = make(name, 2, 3, num_layers=2, dropout=1.0)
+    x, _ = draw(layer, 4, 2)
+    lower = make(name, 2, 3)
+    lower.cells[0].load_state_dict(layer.cells[0].state_dict())
+    close(joined(layer(x)[1])[:1], joined(lower(x)[1]))
+    layer.eval()
+    whole = layer(x)[0]
+    layer.dropout = 0.0
+    assert torch.equal(layer(x)[0], whole)
+
+
+@pytest.mark.parametrize("name", HIGHWAY)
+def test_dropout_masks_belong_to_their_sequences_in_a_packed_batch(name):
+    layer = make(name, 4, 5, input_dropout=0.4, hidden_dropout=0.3)
+    x, _ = draw(layer, 6, 3)
+    lengths = [6, 4, 1]
+    torch.manual_seed(11)
+    out, _ = layer(pack_padded_sequence(x, lengths))
+    _, x_mask, h_mask = masks_of(layer, x, 11)
+    expected = oracle_run(
+        name, layer, 0, x, torch.zeros(3, 5), x_mask=x_mask, h_mask=h_mask, lengths=np.array(lengths)
+    )
+    np.testing.assert_allclose(pad_packed_sequence(out)[0].detach(), expected.out, rtol=0, atol=1e-12)
+
+
 def test_dropout_of_a_single_layer_warns_as_torch_does():
     with pytest.warns(UserWarning, match="dropout option adds dropout after all but last recurrent layer"):
         eirehn.EIREHN(2, 3, dropout=0.5)
@@ -275,6 +339,37 @@ def test_dead_units(name):
     for input in (x, packed):
         assert layer.dead_units(input, h0).tolist() == [0.0, 0.75, 1.0, 0.0]
     assert layer.training
+
+
+def test_dead_units_looks_at_the_states_the_network_really_reaches():
+    """Deep inner steps carry unit 0 to where it opens unit 1; capped at depth one they would not."""
+    layer = make("SREHN", 1, 2, num_layers=1, max_depth=30)
+    cell = layer.cells[0]
+    with torch.no_grad():
+        for parameter in cell.parameters():
+            parameter.zero_()
+        cell.alpha_hat.fill_(-4.0)
+        cell.beta_hat.fill_(5.0)
+        cell.b[:2] = 3.0  # s ≈ 1
+        cell.b[2:] = -2.0  # ĝ = 0.12: slow
+        cell.b_a[0] = -9.0
+        cell.b_a[1] = 9.0
+        cell.W_ah[1, 0] = -20.0  # unit 1 is shut unless unit 0 is above about a half
+    x = torch.zeros(2, 1, 1, dtype=torch.float64)
+    out, _ = layer(x)
+    assert out[1, 0, 1] != 0  # it moved
+    assert layer.dead_units(x).tolist() == [0.0]
+    assert layer.dead_units(x[:1]).tolist() == [0.5]
+
+
+def test_dead_units_ignores_dropout_and_leaves_the_modes_alone():
+    layer = make("SREHN", 2, 3, num_layers=2, dropout=1.0, input_dropout=1.0, hidden_dropout=1.0)
+    x, h0 = draw(layer, 4, 3)
+    layer.cells[0].eval()
+    share = layer.dead_units(x, h0)
+    assert layer.training
+    assert not layer.cells[0].training
+    assert torch.equal(share, layer.eval().dead_units(x, h0))
 
 
 def test_dead_units_reads_the_state_before_each_step():
@@ -302,11 +397,30 @@ def dying(**options):
 def test_a_layer_dead_at_the_start_of_training_warns_once(recwarn):
     layer = dying()
     x = torch.randn(4, 2, 2)
-    with pytest.warns(UserWarning, match=r"all units of cell\(s\) \[0\] are dead"):
+    with pytest.warns(UserWarning, match=r"all units of cell\(s\) \[0\] are dead") as caught:
         layer(x)
+    assert caught[0].filename == __file__
     recwarn.clear()
     layer(x)
     assert not recwarn
+    layer.reset_parameters(decay_bias=50.0)
+    with pytest.warns(UserWarning, match="are dead"):
+        layer(x)
+
+
+def test_one_dead_cell_of_several_is_named():
+    layer = eirehn.EIREHN(2, 3, num_layers=2)
+    layer.cells[1].reset_parameters(decay_bias=50.0)
+    with pytest.warns(UserWarning, match=r"all units of cell\(s\) \[1\] are dead"):
+        layer(torch.randn(4, 2, 2))
+
+
+@pytest.mark.filterwarnings("ignore:.*are dead")
+@pytest.mark.parametrize("batch", [2, 0])
+def test_a_dead_or_empty_batch_has_gradients_of_zero(batch):
+    layer = dying()
+    layer(torch.randn(4, batch, 2))[0].sum().backward()
+    assert all(parameter.grad is not None and not parameter.grad.any() for parameter in layer.parameters())
 
 
 def test_no_warning_at_inference_or_for_a_living_layer(recwarn):
@@ -331,7 +445,8 @@ def test_initial_values_are_arguments():
     for cell in layer.cells:
         assert cell.W_h.abs().max() <= 0.04
         assert cell.P.abs().max() <= 0.04
-        assert cell.W_ah.abs().max() <= 0.02
+        assert 0 < cell.W_ah.abs().max() <= 0.02
+        assert cell.W_h.abs().max() > 0.02
         assert cell.b[:3].abs().max() <= 0.04
         assert (cell.b[3:] == -2.0).all()
         assert (cell.b_a == -3.0).all()
@@ -358,6 +473,46 @@ def test_reset_draws_anew(name):
     before = copy.deepcopy(layer.state_dict())
     layer.reset_parameters()
     assert any(not torch.equal(before[key], value) for key, value in layer.state_dict().items())
+
+
+def test_rhn_starts_with_closed_transform_gates():
+    assert (eirehn.RHN(2, 3).cells[0].b[:, 3:] == -2.0).all()
+    assert (eirehn.SRHN(2, 3).cells[0].b[3:] == -2.0).all()
+
+
+def test_a_refused_reset_changes_nothing():
+    layer = eirehn.EIREHN(2, 3)
+    before = copy.deepcopy(layer.state_dict())
+    for wrong in ({"alpha": 0.0}, {"decay_scale": -1.0}, {"update_bias": float("nan")}, {"beta_hat": float("inf")}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            layer.reset_parameters(**wrong)
+    assert all(torch.equal(before[key], value) for key, value in layer.state_dict().items())
+
+
+def test_options_can_be_read_back():
+    layer = eirehn.EIREHN(2, 5, max_depth=7, weight_update="recursive")
+    assert (layer.max_depth, layer.hyper_size, layer.weight_update) == (7, 3, "recursive")
+    assert eirehn.RHN(2, 3, depth=4).depth == 4
+
+
+def test_a_packed_batch_counts_samples_first_with_batch_first():
+    layer = make("EIREHN-printed", 2, 3)
+    x, h0 = draw(layer, 5, 3)
+    packed = pack_padded_sequence(x, [2, 5, 3], enforce_sorted=False)
+    depth, cost = layer(packed, h0, return_depth=True, return_cost=True)[2:]
+    layer.batch_first = True
+    swapped = layer(packed, h0, return_depth=True, return_cost=True)[2:]
+    assert swapped[0].shape == (1, 3, 5)
+    assert torch.equal(swapped[0], depth.transpose(1, 2))
+    assert torch.equal(swapped[1], cost.transpose(1, 2))
+
+
+def test_an_lstm_s_state_is_like_torch_s():
+    layer = make("ACT-LSTM", 2, 3, num_layers=2)
+    x, (h, c) = draw(layer, 4, 5)
+    out, h_n = layer(x, [h, c])
+    assert all(part.is_contiguous() for part in h_n)
+    assert torch.equal(out, layer(x, (h, c))[0])
 
 
 def test_repr_says_what_was_chosen():

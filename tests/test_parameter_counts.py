@@ -1,6 +1,7 @@
 """Our networks have the paper's parameter counts: the strongest evidence that they are the paper's networks."""
 
 import pytest
+import torch
 from torch import nn
 
 import eirehn
@@ -79,10 +80,28 @@ def test_the_counts_by_formula():
 
 
 @pytest.mark.parametrize("model", ["RNN", "GRU", "LSTM"])
-def test_one_bias_computes_what_torch_computes(model):
+def test_one_bias_freezes_the_second_bias(model):
     gates = {"RNN": 1, "GRU": 3, "LSTM": 4}[model]
     module = eirehn.one_bias(getattr(nn, model)(2, 5, 2, bidirectional=True))
     assert trainable(module) == 2 * gates * 5 * (2 + 5 + 1) + 2 * gates * 5 * (10 + 5 + 1)
     frozen = [p for name, p in module.named_parameters() if name.startswith("bias_hh")]
     assert len(frozen) == 4
     assert all(not p.requires_grad and not p.any() for p in frozen)
+
+
+def test_one_bias_trains_one_bias():
+    """An Elman network by hand: tanh(W_ih x + b + W_hh h), before and after a step of training."""
+    torch.manual_seed(0)
+    module = eirehn.one_bias(nn.RNN(2, 3))
+    x = torch.randn(4, 1, 2)
+    optimizer = torch.optim.SGD(module.parameters(), 0.1)
+    for _ in range(2):
+        h = torch.zeros(3)
+        for step in x[:, 0]:
+            h = torch.tanh(module.weight_ih_l0 @ step + module.bias_ih_l0 + module.weight_hh_l0 @ h)
+        out, _ = module(x)
+        torch.testing.assert_close(out[-1, 0], h)
+        optimizer.zero_grad()
+        out.sum().backward()
+        optimizer.step()
+    assert not module.bias_hh_l0.any()

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from .cells import ACTCell, EIREHNCell, RecurrentCell, RHNCell, SREHNCell, SRHNCell
-from .cells.act import check_pair
-from .cells.base import check_dtype, check_tensor, positive_int, stops_by_data
+from .cells.base import stops_by_data
+from .checks import check_dtype, check_tensor, positive_int
 from .ops import Scan, scan, states_before
 from .sequences import Rows
 
@@ -41,6 +41,8 @@ class RecurrentLayer(nn.Module):
     """Stacked, optionally bidirectional cells behind the face of `nn.LSTM` and `nn.GRU`."""
 
     cells: nn.ModuleList
+    input_dropout: float = 0.0
+    hidden_dropout: float = 0.0
 
     def __init__(
         self,
@@ -52,8 +54,6 @@ class RecurrentLayer(nn.Module):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
-        input_dropout: float = 0.0,
-        hidden_dropout: float = 0.0,
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -64,13 +64,11 @@ class RecurrentLayer(nn.Module):
         self.batch_first = _bool("batch_first", batch_first)
         self.bidirectional = _bool("bidirectional", bidirectional)
         self.dropout = _probability("dropout", dropout)
-        self.input_dropout = _probability("input_dropout", input_dropout)
-        self.hidden_dropout = _probability("hidden_dropout", hidden_dropout)
         if dropout > 0 and num_layers == 1:
             warnings.warn(
                 "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
                 f"num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}",
-                stacklevel=3,
+                stacklevel=4,
             )
         sizes = [input_size] + [hidden_size * self.num_directions] * (num_layers - 1)
         self.cells = nn.ModuleList(
@@ -115,7 +113,8 @@ class RecurrentLayer(nn.Module):
                 differentiable; add a multiple of its mean to the loss for a cheaper model.
         """
         rows = self._rows(input)
-        out, scans = self._run(rows, self._initial_states(hx, rows), max_depth, with_cost=return_cost)
+        states = self._initial_states(hx, rows)
+        out, scans = self._run(rows, states, max_depth, training=self.training, with_cost=return_cost)
         self._watch(scans)
         results = [rows.outputs(out), self._final_states(torch.stack([each.state for each in scans]), rows)]
         if return_depth:
@@ -130,6 +129,7 @@ class RecurrentLayer(nn.Module):
         states: Tensor,
         max_depth: int | None,
         *,
+        training: bool,
         with_cost: bool = False,
         inputs: list[Tensor] | None = None,
     ) -> tuple[Tensor, list[Scan]]:
@@ -137,7 +137,7 @@ class RecurrentLayer(nn.Module):
         data, scans = rows.data, []
         for layer in range(self.num_layers):
             if layer > 0:
-                data = F.dropout(data, self.dropout, self.training)
+                data = F.dropout(data, self.dropout, training)
             for direction in range(self.num_directions):
                 index = layer * self.num_directions + direction
                 cell = self._all_cells()[index]
@@ -151,20 +151,14 @@ class RecurrentLayer(nn.Module):
                         states[index],
                         max_depth=cell.resolve_depth(max_depth),
                         reverse=direction == 1,
-                        x_mask=self._mask(self.input_dropout, states[index], cell.input_size),
-                        h_mask=self._mask(self.hidden_dropout, states[index], cell.hidden_size),
+                        x_mask=_mask(self.input_dropout, states[index], cell.input_size, training),
+                        h_mask=_mask(self.hidden_dropout, states[index], cell.hidden_size, training),
                         with_cost=with_cost,
                     )
                 )
             last = scans[-self.num_directions :]
             data = torch.cat([each.out for each in last], -1) if self.bidirectional else last[0].out
         return data, scans
-
-    def _mask(self, probability: float, states: Tensor, size: int) -> Tensor | None:
-        """One inverted-dropout mask per sequence, (B, size)."""
-        if not self.training or probability == 0:
-            return None
-        return F.dropout(states.new_ones(states.size(0), size), probability)
 
     def _watch(self, scans: list[Scan]) -> None:
         """Warns, at the first training step, of a cell no unit of which moved: it has no gradient at all."""
@@ -179,14 +173,17 @@ class RecurrentLayer(nn.Module):
                 f"{type(self).__name__}: all units of cell(s) {dead} are dead: the elastic gate is zero from the "
                 "first inner step on for every input, so nothing there can learn. Call reset_parameters(), or "
                 "choose a smaller alpha, a larger beta_hat or a more negative decay_bias.",
-                stacklevel=4,
+                stacklevel=5,  # past this method, forward and nn.Module's two, at the caller's line
             )
 
     def _rows(self, input: Tensor | PackedSequence) -> Rows:
         data = input.data if isinstance(input, PackedSequence) else input
         check_tensor("input", data)
-        if not isinstance(input, PackedSequence) and input.dim() not in (2, 3):
-            raise ValueError(f"{type(self).__name__}: Expected input to be 2D or 3D, got {input.dim()}D instead")
+        if isinstance(input, PackedSequence):
+            if data.dim() != 2:
+                raise ValueError(f"input must have 2 dimensions, got {data.dim()}")
+        elif data.dim() not in (2, 3):
+            raise ValueError(f"{type(self).__name__}: Expected input to be 2D or 3D, got {data.dim()}D instead")
         if data.size(-1) != self.input_size:
             raise ValueError(
                 f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {data.size(-1)}"
@@ -199,7 +196,8 @@ class RecurrentLayer(nn.Module):
         cell, batch = self._all_cells()[0], rows.batch_sizes[0]
         if hx is None:
             return cell.initial_state(batch).expand(len(self.cells), -1, -1)
-        for part in self._state_parts(hx):
+        parts = cell.state_parts(hx)
+        for part in parts:
             check_tensor("hx", part)
             dims = 3 if rows.batched else 2
             if part.dim() != dims:
@@ -209,11 +207,8 @@ class RecurrentLayer(nn.Module):
             expected = size if rows.batched else (size[0], size[2])
             if tuple(part.shape) != expected:
                 raise ValueError(f"Expected hidden size {expected}, got {list(part.shape)}")
-        return rows.states_in(torch.cat(self._state_parts(hx), -1)).to(cell.weight().dtype)
-
-    def _state_parts(self, hx: Any) -> tuple[Tensor, ...]:
-        """What the caller's state consists of, each part of hidden size."""
-        return (hx,)
+            check_dtype(part, cell.weight(), "hx")
+        return rows.states_in(torch.cat(parts, -1)).to(cell.weight().dtype)
 
     def _final_states(self, states: Tensor, rows: Rows) -> Any:
         return rows.states_out(states)
@@ -237,7 +232,26 @@ class RecurrentLayer(nn.Module):
         return text
 
 
-class RHN(RecurrentLayer):
+class HighwayLayer(RecurrentLayer):
+    """What the highway networks add: dropout on the inputs of their matrix products."""
+
+    def __init__(
+        self,
+        make_cell: Callable[..., RecurrentCell],
+        input_size: int,
+        hidden_size: int,
+        num_layers: int,
+        *,
+        input_dropout: float = 0.0,
+        hidden_dropout: float = 0.0,
+        **options: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(make_cell, input_size, hidden_size, num_layers, **options)
+        self.input_dropout = _probability("input_dropout", input_dropout)
+        self.hidden_dropout = _probability("hidden_dropout", hidden_dropout)
+
+
+class RHN(HighwayLayer):
     """Recurrent highway network (Zilly et al. 2016): `depth` inner steps a time step, own weights for each.
 
     >>> out, h_n = RHN(9, 32, depth=3)(torch.randn(128, 4, 9))
@@ -253,9 +267,10 @@ class RHN(RecurrentLayer):
         **options: Unpack[HighwayOptions],
     ) -> None:
         super().__init__(partial(RHNCell, depth=depth), input_size, hidden_size, num_layers, **options)
+        self.depth = depth
 
 
-class SRHN(RecurrentLayer):
+class SRHN(HighwayLayer):
     """Recurrent highway network with one set of weights for all `depth` inner steps."""
 
     def __init__(
@@ -268,9 +283,10 @@ class SRHN(RecurrentLayer):
         **options: Unpack[HighwayOptions],
     ) -> None:
         super().__init__(partial(SRHNCell, depth=depth), input_size, hidden_size, num_layers, **options)
+        self.depth = depth
 
 
-class ElasticLayer(RecurrentLayer):
+class ElasticLayer(HighwayLayer):
     """What the layers with an elastic gate can tell of it."""
 
     def depth_bound(self) -> Tensor:
@@ -283,12 +299,8 @@ class ElasticLayer(RecurrentLayer):
         at every time step of every sample of `input`. Such a unit never changes, and has no gradient."""
         rows = self._rows(input)
         states = self._initial_states(hx, rows)
-        training, inputs = self.training, list[Tensor]()
-        self.eval()
-        try:
-            _, scans = self._run(rows, states, 1, inputs=inputs)
-        finally:
-            self.train(training)
+        inputs: list[Tensor] = []
+        _, scans = self._run(rows, states, None, training=False, inputs=inputs)
         shares = []
         for index, cell in enumerate(self._elastic_cells()):
             reverse = self.bidirectional and index % 2 == 1
@@ -316,6 +328,7 @@ class SREHN(ElasticLayer):
     ) -> None:
         cell = partial(SREHNCell, max_depth=max_depth)
         super().__init__(cell, input_size, hidden_size, num_layers, **options)
+        self.max_depth = max_depth
 
 
 class EIREHN(ElasticLayer):
@@ -347,6 +360,9 @@ class EIREHN(ElasticLayer):
     ) -> None:
         cell = partial(EIREHNCell, max_depth=max_depth, hyper_size=hyper_size, weight_update=weight_update)
         super().__init__(cell, input_size, hidden_size, num_layers, **options)
+        self.max_depth = max_depth
+        self.hyper_size = self.cells[0].hyper_size
+        self.weight_update = weight_update
 
 
 class ACT(RecurrentLayer):
@@ -370,13 +386,21 @@ class ACT(RecurrentLayer):
         make_cell = partial(ACTCell, cell=cell, max_depth=max_depth, epsilon=epsilon)
         super().__init__(make_cell, input_size, hidden_size, num_layers, **options)
         self.kind = cell
-
-    def _state_parts(self, hx: Any) -> tuple[Tensor, ...]:
-        return check_pair(hx) if self.kind == "LSTM" else (hx,)
+        self.max_depth = max_depth
 
     def _final_states(self, states: Tensor, rows: Rows) -> Any:
         states = rows.states_out(states)
-        return states.chunk(2, -1) if self.kind == "LSTM" else states
+        if self.kind != "LSTM":
+            return states
+        h, c = states.chunk(2, -1)
+        return h.contiguous(), c.contiguous()
+
+
+def _mask(probability: float, states: Tensor, size: int, training: bool) -> Tensor | None:
+    """One inverted-dropout mask per sequence, (B, size)."""
+    if not training or probability == 0:
+        return None
+    return F.dropout(states.new_ones(states.size(0), size), probability)
 
 
 def _bool(name: str, value: object) -> bool:

@@ -68,8 +68,6 @@ class Rows(NamedTuple):
 def check_packed(data: Tensor, batch_sizes: list[int]) -> None:
     if not batch_sizes:
         raise ValueError("Expected sequence length to be larger than 0 in RNN")
-    if data.dim() != 2:
-        raise ValueError(f"input must have 2 dimensions, got {data.dim()}")
     falling = all(a >= b for a, b in pairwise(batch_sizes))
     if not falling or batch_sizes[-1] <= 0 or sum(batch_sizes) != data.size(0):
         raise ValueError(

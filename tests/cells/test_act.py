@@ -94,6 +94,24 @@ def test_one_inner_step_is_torch_s_own_cell(cell):
     torch.testing.assert_close(layer(x, state), layer.cell(flagged, state), rtol=0, atol=1e-14)
 
 
+def test_a_second_bias_is_honoured():
+    """Weights taken over from a torch cell with both biases compute what that cell computes."""
+    layer = eirehn.ACTCell(3, 4, cell="GRU", max_depth=1, dtype=torch.float64)
+    with torch.no_grad():
+        layer.cell.bias_hh.normal_()
+    x = torch.randn(5, 3, dtype=torch.float64)
+    flagged = torch.cat([x, torch.ones(5, 1, dtype=torch.float64)], 1)
+    torch.testing.assert_close(layer(x), layer.cell(flagged), rtol=0, atol=1e-14)
+
+
+def test_half_precision_counts_in_single():
+    deep = constant_halting(0.003, max_depth=1000)
+    half = constant_halting(0.003, max_depth=1000).bfloat16()
+    depth, cost = half(X.bfloat16(), return_depth=True, return_cost=True)[1:]
+    assert abs(depth.item() - run(deep)[1]) <= 5  # counted in bfloat16 it would be 56 short
+    assert cost.dtype == torch.float32
+
+
 def test_samples_stop_each_at_its_own_depth():
     cell = constant_halting(0.3)
     with torch.no_grad():

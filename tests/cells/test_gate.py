@@ -66,6 +66,12 @@ def test_no_overflow_reaches_value_or_gradient(dtype, alpha_hat, r):
         assert d[0] == torch.sigmoid(beta_hat[0])  # no decay at all: the gate is β
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_single(dtype):
+    values = torch.tensor([0.1, 0.5, 0.25], dtype=dtype)
+    assert torch.equal(elastic_gate(*values, 2), elastic_gate(*values.float(), 2))
+
+
 def test_nan_stays_nan():
     d = elastic_gate(torch.tensor(0.1), torch.tensor(0.5), torch.tensor(math.nan), 1)
     assert d.isnan()

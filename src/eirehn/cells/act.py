@@ -8,7 +8,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .base import Constants, RecurrentCell, Step, finite, floating, positive_int, product, stops_by_data
+from ..checks import check_pair, finite, floating, positive_int
+from .base import (
+    Constants,
+    RecurrentCell,
+    Step,
+    at_least_float32,
+    default_bound,
+    fill_uniform,
+    product,
+    stops_by_data,
+)
 from .baselines import one_bias
 
 CELLS: dict[str, Callable[..., nn.RNNCellBase]] = {"RNN": nn.RNNCell, "GRU": nn.GRUCell, "LSTM": nn.LSTMCell}
@@ -51,10 +61,14 @@ class ACTCell(RecurrentCell):
 
     def reset_parameters(self, *, halting_bias: float = 1.0) -> None:
         """The cell starts as torch starts it; a positive `halting_bias` keeps early training shallow."""
+        finite("halting_bias", halting_bias)
         self.cell.reset_parameters()
         one_bias(self.cell)
-        nn.init.uniform_(self.w_p, -(self.hidden_size**-0.5), self.hidden_size**-0.5)
-        nn.init.constant_(self.b_p, finite("halting_bias", halting_bias))
+        fill_uniform(default_bound(None, self.hidden_size), self.w_p)
+        nn.init.constant_(self.b_p, halting_bias)
+
+    def weight(self) -> Tensor:
+        return self.w_p
 
     def resolve_depth(self, max_depth: int | None) -> int:
         return self.max_depth if max_depth is None else positive_int("max_depth", max_depth)
@@ -66,7 +80,7 @@ class ACTCell(RecurrentCell):
         """`S(s, [x; flag])`, given what x contributes."""
         if first:
             u = u + self.cell.weight_ih[:, self.input_size]
-        return TRANSITIONS[self.kind](u, state, self.cell.weight_hh)
+        return TRANSITIONS[self.kind](u, state, self.cell.weight_hh, self.cell.bias_hh)
 
     def step(
         self,
@@ -79,7 +93,7 @@ class ACTCell(RecurrentCell):
         with_cost: bool = False,
     ) -> Step:
         state, mean = h, torch.zeros_like(h)  # (B, S)
-        spent = torch.zeros_like(h[..., :1])  # (B, 1): Σ p so far
+        spent = at_least_float32(torch.zeros_like(h[..., :1]))  # (B, 1): Σ p so far
         remainder = torch.zeros_like(spent)
         running = torch.ones_like(spent, dtype=torch.bool)
         depth = torch.zeros_like(spent[..., 0], dtype=torch.int64)  # (B,)
@@ -87,17 +101,22 @@ class ACTCell(RecurrentCell):
             if n > 1 and stops_by_data(running) and not running.any():
                 break
             state = self.transition(u, state, n == 1)
-            p = torch.sigmoid(product(state[..., : self.hidden_size], self.w_p, self.b_p))  # (B, 1)
+            p = torch.sigmoid(
+                at_least_float32(product(state[..., : self.hidden_size], self.w_p, self.b_p))
+            )  # (B, 1)
             # Written so that a NaN halts: the NaN then reaches the mean, and the sample stops.
             last = torch.ones_like(running) if n == max_depth else ~(spent + p < 1 - self.epsilon)
             weight = torch.where(last, 1 - spent, p)
-            mean = torch.where(running, mean + weight * state, mean)
+            mean = torch.where(running, mean + weight.to(h.dtype) * state, mean)
             remainder = torch.where(running & last, weight, remainder)
             depth = depth + running[..., 0]
-            spent = torch.where(running, spent + p, spent)
+            spent = spent + p  # of no account once a sample has halted
             running = running & ~last
         cost = depth + remainder[..., 0] if with_cost else None
         return Step(mean, depth, cost)
+
+    def state_parts(self, hx: Any) -> tuple[Tensor, ...]:
+        return check_pair(hx) if self.kind == "LSTM" else (hx,)
 
     def forward(
         self,
@@ -109,8 +128,6 @@ class ACTCell(RecurrentCell):
         return_cost: bool = False,
     ) -> Any:
         """As `nn.LSTMCell` or `nn.GRUCell`: an LSTM's `hx` and result are the pair `(h, c)`."""
-        if self.kind == "LSTM" and hx is not None:
-            hx = torch.cat(check_pair(hx), -1)
         result = super().forward(input, hx, max_depth=max_depth, return_depth=return_depth, return_cost=return_cost)
         if self.kind != "LSTM":
             return result
@@ -125,33 +142,23 @@ class ACTCell(RecurrentCell):
         )
 
 
-def rnn(u: Tensor, h: Tensor, W_hh: Tensor) -> Tensor:
-    return torch.tanh(u + product(h, W_hh))
+def rnn(u: Tensor, h: Tensor, W_hh: Tensor, b_hh: Tensor) -> Tensor:
+    return torch.tanh(u + product(h, W_hh, b_hh))
 
 
-def gru(u: Tensor, h: Tensor, W_hh: Tensor) -> Tensor:
+def gru(u: Tensor, h: Tensor, W_hh: Tensor, b_hh: Tensor) -> Tensor:
     u_r, u_z, u_n = u.chunk(3, -1)
-    h_r, h_z, h_n = product(h, W_hh).chunk(3, -1)
+    h_r, h_z, h_n = product(h, W_hh, b_hh).chunk(3, -1)
     r, z = torch.sigmoid(u_r + h_r), torch.sigmoid(u_z + h_z)
     return (1 - z) * torch.tanh(u_n + r * h_n) + z * h
 
 
-def lstm(u: Tensor, state: Tensor, W_hh: Tensor) -> Tensor:
+def lstm(u: Tensor, state: Tensor, W_hh: Tensor, b_hh: Tensor) -> Tensor:
     h, c = state.chunk(2, -1)
-    i, f, g, o = (u + product(h, W_hh)).chunk(4, -1)
+    i, f, g, o = (u + product(h, W_hh, b_hh)).chunk(4, -1)
     c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
     return torch.cat([torch.sigmoid(o) * torch.tanh(c), c], -1)
 
 
-# torch's own cells have no rule for vmap, so their weights are used and their equations are written out.
+# vmap has no rule for torch's LSTM cell and a slow way around for the others, so the equations are written out.
 TRANSITIONS = {"RNN": rnn, "GRU": gru, "LSTM": lstm}
-
-
-def check_pair(hx: object) -> tuple[Tensor, Tensor]:
-    """An LSTM's state `(h, c)`."""
-    if not isinstance(hx, tuple) or len(hx) != 2 or not all(isinstance(part, Tensor) for part in hx):
-        raise TypeError(f"hx should be a pair of Tensors (h, c), got: {type(hx).__name__}")
-    h, c = hx
-    if h.shape != c.shape:
-        raise ValueError(f"h and c must have one shape, got {list(h.shape)} and {list(c.shape)}")
-    return h, c

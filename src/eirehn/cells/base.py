@@ -10,6 +10,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from ..checks import check_cell_input, check_cell_state, finite, positive_int
+
 
 class Step(NamedTuple):
     """What one time step gives back."""
@@ -67,7 +69,11 @@ class RecurrentCell(nn.Module):
 
     def weight(self) -> Tensor:
         """A parameter whose dtype and device are those of the cell."""
-        return next(self.parameters())
+        raise NotImplementedError
+
+    def state_parts(self, hx: Any) -> tuple[Tensor, ...]:
+        """What a caller's state consists of, each part of hidden size."""
+        return (hx,)
 
     def initial_state(self, batch: int) -> Tensor:
         weight = self.weight()
@@ -92,8 +98,10 @@ class RecurrentCell(nn.Module):
         if hx is None:
             h = self.initial_state(x.size(0))
         else:
-            check_cell_state(name, hx, input, self.state_size)
-            h = hx.to(self.weight().dtype).reshape(-1, self.state_size)  # (B, S)
+            parts = self.state_parts(hx)
+            for part in parts:
+                check_cell_state(name, part, input, self.hidden_size, self.weight())
+            h = torch.cat(parts, -1).to(self.weight().dtype).reshape(-1, self.state_size)  # (B, S)
         step = self.step(
             self.project(x),
             h,
@@ -126,6 +134,10 @@ def residual_and_gate(pre: Tensor) -> tuple[Tensor, Tensor]:
     return torch.tanh(s), torch.sigmoid(g)
 
 
+def at_least_float32(tensor: Tensor) -> Tensor:
+    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
+
+
 def stops_by_data(tensor: Tensor) -> bool:
     """Whether Python may look at the values of `tensor` to leave a loop early.
 
@@ -150,59 +162,3 @@ def default_bound(bound: float | None, hidden_size: int) -> float:
     if bound is None:
         return 1.0 / math.sqrt(hidden_size)
     return finite("weight_bound", bound, above=0.0)
-
-
-def positive_int(name: str, value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise TypeError(f"{name} should be of type int, got: {type(value).__name__}")
-    if value <= 0:
-        raise ValueError(f"{name} must be greater than zero, got {value}")
-    return value
-
-
-def finite(name: str, value: float, *, above: float | None = None) -> float:
-    if not isinstance(value, (int, float)) or isinstance(value, bool):
-        raise TypeError(f"{name} should be a number, got: {type(value).__name__}")
-    if not math.isfinite(value):
-        raise ValueError(f"{name} must be finite, got {value}")
-    if above is not None and value <= above:
-        raise ValueError(f"{name} must be greater than {above:g}, got {value}")
-    return float(value)
-
-
-def floating(dtype: torch.dtype | None) -> torch.dtype | None:
-    if dtype is not None and not dtype.is_floating_point:
-        raise ValueError(f"dtype must be a floating point type, got {dtype}")
-    return dtype
-
-
-def check_dtype(input: Tensor, weight: Tensor) -> None:
-    if input.dtype == weight.dtype:
-        return
-    if input.is_floating_point() and torch.is_autocast_enabled(input.device.type):
-        return
-    raise ValueError(
-        f"RNN input dtype ({input.dtype}) does not match weight dtype ({weight.dtype}). "
-        f"Convert input: input.to({weight.dtype}), or convert model: model.to({input.dtype})"
-    )
-
-
-def check_tensor(name: str, value: object) -> None:
-    if not isinstance(value, Tensor):
-        raise TypeError(f"{name} should be a Tensor, got: {type(value).__name__}")
-
-
-def check_cell_input(name: str, input: Tensor, input_size: int, weight: Tensor) -> None:
-    check_tensor("input", input)
-    if input.dim() not in (1, 2):
-        raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
-    if input.size(-1) != input_size:
-        raise ValueError(f"input.size(-1) must be equal to input_size. Expected {input_size}, got {input.size(-1)}")
-    check_dtype(input, weight)
-
-
-def check_cell_state(name: str, hx: Tensor, input: Tensor, state_size: int) -> None:
-    check_tensor("hx", hx)
-    expected = (*input.shape[:-1], state_size)
-    if tuple(hx.shape) != expected:
-        raise ValueError(f"{name}: Expected hidden size {expected}, got {list(hx.shape)}")

@@ -7,17 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .base import (
-    Constants,
-    Step,
-    default_bound,
-    fill_uniform,
-    finite,
-    masked,
-    positive_int,
-    product,
-    residual_and_gate,
-)
+from ..checks import finite, positive_int
+from .base import Constants, Step, default_bound, fill_uniform, masked, product, residual_and_gate
 from .gate import ElasticSteps
 from .srehn import SREHNCell
 from .weight_update import WEIGHT_UPDATES
@@ -26,7 +17,8 @@ from .weight_update import WEIGHT_UPDATES
 class EIREHNCell(SREHNCell):
     """SREHN, and between its inner steps the hypernetwork
     `z^r = tanh(W_zh s^{r-1} + W_zg ĝ^{r-1} + W_z z^{r-1} + b_z)` with learned starts `s⁰`, `ĝ⁰`, `z⁰`, so that
-    `[s; ĝ]^r = [tanh; sigm](W^r h^{r-1} + [r=1] W_x x + b)`. `weight_update` says how `W^r` follows from `z^r`.
+    `[s; ĝ]^r = [tanh; sigm](Ŵ^r h^{r-1} + [r=1] W_x x + b)`. `weight_update` says how `Ŵ^r` comes from `W_h` and
+    the `z` so far: Eq. 22 for "printed", see `weight_update.py`.
 
     Rows 0 … H−1 of `W_h`, `W_x`, `b`, `P`, `P_bar` and `b_bar` belong to the residual s, the others to ĝ.
     """
@@ -94,6 +86,7 @@ class EIREHNCell(SREHNCell):
     ) -> None:
         """As `SREHNCell.reset_parameters`; the hypernetwork is uniform within ±`weight_bound` too, and the gate
         ḡ of the weight update starts at bias `update_bias`."""
+        finite("update_bias", update_bias)
         super().reset_parameters(
             weight_bound=weight_bound,
             gate_bias=gate_bias,
@@ -105,13 +98,12 @@ class EIREHNCell(SREHNCell):
         self._reset_hypernetwork(weight_bound, update_bias)
 
     def _reset_hypernetwork(self, weight_bound: float | None, update_bias: float) -> None:
-        bias = finite("update_bias", update_bias)
         if WEIGHT_UPDATES[self.weight_update] is None:
             return
         bound = default_bound(weight_bound, self.hidden_size)
         fill_uniform(bound, *(getattr(self, name) for name in self._hyper_names))
         if "b_bar" in self._hyper_names:
-            nn.init.constant_(self.b_bar, bias)
+            nn.init.constant_(self.b_bar, update_bias)
 
     def constants(self) -> Constants:
         """With `z^1`: it starts from learned values at every time step, so it is one vector for all of them."""
@@ -138,15 +130,16 @@ class EIREHNCell(SREHNCell):
             return super().step(u, h, max_depth=max_depth, constants=constants, h_mask=h_mask, with_cost=with_cost)
         assert constants.z is not None
         s, g_hat, z = self.s_0, self.g_0, self.z_0
-        change = update(self)
+        changed = update(self)
         u_x = u[..., : 2 * self.hidden_size]
         steps = ElasticSteps(constants, self.local_decay(u, h, h_mask), with_cost=with_cost)
         for r, d in steps.walk(max_depth):
             z = constants.z if r == 1 else self.hyper_step(s, g_hat, z)  # (Z,), then (B, Z)
             Wh = product(masked(h, h_mask), self.W_h)  # (B, 2H)
-            pre = change(Wh, torch.cat([h, h], -1), z) + self.b  # (B, 2H)
+            pre = changed(Wh, torch.cat([h, h], -1), z) + self.b  # (B, 2H)
             s, g_hat = residual_and_gate(pre + u_x if r == 1 else pre)  # (B, H) each
-            h = steps.update(d, g_hat, s, h)
+            g = d * g_hat
+            h = torch.where(steps.open, g * s + (1 - g) * h, h)  # a shut unit keeps its bits
         return Step(h, steps.depth, steps.cost)
 
     def extra_repr(self) -> str:

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .base import Constants, stops_by_data
+from .base import Constants, at_least_float32, stops_by_data
 
 _LIMIT = {torch.float32: 87.0, torch.float64: 708.0}  # e^(limit + 1) is still finite
 
@@ -20,29 +20,26 @@ def elastic_gate(alpha: Tensor, beta: Tensor, alpha_t: Tensor, r: int) -> Tensor
     It is computed as `max(β − e^α (e^v − 1), 0)` with `v = α (r−1) + α_t r`. Since `e^α ≥ 1` and `β ≤ 1`, the
     gate is shut wherever `v ≥ 1`, so `v` may be cut off there: nothing overflows, and no gradient is NaN.
     """
+    alpha, beta, alpha_t = map(at_least_float32, (alpha, beta, alpha_t))
     alpha = alpha.clamp(max=_LIMIT[alpha.dtype])
     v = ((r - 1) * alpha + r * alpha_t).clamp(max=1.0)
     return torch.relu(beta - torch.exp(alpha) * torch.expm1(v))
 
 
 def global_decay(alpha_hat: Tensor, beta_hat: Tensor) -> tuple[Tensor, Tensor]:
-    """`α = softplus(α̂)` and `β = sigm(β̂)`, Eqs. 12 and 13, in float32 at least: e^α has no room in half."""
+    """`α = softplus(α̂)` and `β = sigm(β̂)`, Eqs. 13 and 12, in float32 at least: e^α has no room in half."""
     alpha_hat, beta_hat = at_least_float32(alpha_hat), at_least_float32(beta_hat)
     return F.softplus(alpha_hat), torch.sigmoid(beta_hat)
 
 
 def depth_bound(alpha: Tensor, beta: Tensor) -> Tensor:
-    """`⌊log(β + e^α) / α⌋`, Eq. 15: no input takes a unit deeper. Infinite where α is 0."""
+    """`⌊log(β + e^α) / α⌋`, Eq. 15: no input takes a unit deeper, rounding of its gate aside. Infinite at α = 0."""
     alpha, beta = alpha.double(), beta.double()
     return torch.floor(1.0 + torch.log1p(beta * torch.exp(-alpha)) / alpha)
 
 
 def inverse_softplus(alpha: float) -> float:
     return alpha + math.log(-math.expm1(-alpha))
-
-
-def at_least_float32(tensor: Tensor) -> Tensor:
-    return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
 class ElasticSteps:
@@ -57,6 +54,7 @@ class ElasticSteps:
         assert constants.beta is not None
         self.alpha, self.beta = constants.alpha, constants.beta  # (H,)
         self.alpha_t = at_least_float32(alpha_t)  # (B, H)
+        self.dtype = alpha_t.dtype
         self.open = torch.ones_like(self.alpha_t, dtype=torch.bool)  # (B, H)
         self.depth = torch.zeros_like(self.alpha_t[..., 0], dtype=torch.int64)  # (B,)
         self.cost = torch.zeros_like(self.alpha_t[..., 0]) if with_cost else None  # (B,)
@@ -66,15 +64,11 @@ class ElasticSteps:
         for r in range(1, max_depth + 1):
             d = elastic_gate(self.alpha, self.beta, self.alpha_t, r)
             self.open = (d > 0) | d.isnan() if r == 1 else self.open & (d > 0)
-            if stops_by_data(d) and not self.open.any():
+            # The first inner step is always walked, so that a batch of shut gates has gradients: zeros.
+            if r > 1 and stops_by_data(d) and not self.open.any():
                 return
             d = torch.where(self.open, d, 0.0)
             self.depth = self.depth + self.open.any(-1)
             if self.cost is not None:
                 self.cost = self.cost + d.mean(-1)
-            yield r, d
-
-    def update(self, d: Tensor, g_hat: Tensor, s: Tensor, h: Tensor) -> Tensor:
-        """`g^r = d^r ⊗ ĝ^r`, `h^r = g^r ⊗ s^r + (1 − g^r) ⊗ h^{r-1}`, Eqs. 9 and 10; a shut unit keeps its bits."""
-        g = d.to(h.dtype) * g_hat
-        return torch.where(self.open, g * s + (1 - g) * h, h)
+            yield r, d.to(self.dtype)

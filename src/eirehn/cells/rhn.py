@@ -7,16 +7,15 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..checks import finite, floating, positive_int
 from .base import (
     Constants,
     RecurrentCell,
     Step,
+    at_least_float32,
     default_bound,
     fill_uniform,
-    finite,
-    floating,
     masked,
-    positive_int,
     product,
     residual_and_gate,
 )
@@ -56,9 +55,13 @@ class RHNCell(RecurrentCell):
 
     def reset_parameters(self, *, weight_bound: float | None = None, gate_bias: float = -2.0) -> None:
         """Uniform within ±`weight_bound` (default 1/√H); the transform gate starts at bias `gate_bias`."""
-        fill_uniform(default_bound(weight_bound, self.hidden_size), self.W_h, self.W_x, self.b)
+        bound, bias = default_bound(weight_bound, self.hidden_size), finite("gate_bias", gate_bias)
+        fill_uniform(bound, self.W_h, self.W_x, self.b)
         with torch.no_grad():
-            self.b[..., self.hidden_size :] = finite("gate_bias", gate_bias)
+            self.b[..., self.hidden_size :] = bias
+
+    def weight(self) -> Tensor:
+        return self.W_x
 
     def resolve_depth(self, max_depth: int | None) -> int:
         """A fixed-depth network may be cut short, but has learned nothing for inner steps beyond its depth."""
@@ -88,7 +91,7 @@ class RHNCell(RecurrentCell):
             h = t * s + (1 - t) * h
         # Every gate is wide open at every inner step, so the cost of depth is the depth.
         depth = torch.full(h.shape[:-1], max_depth, dtype=torch.int64, device=h.device)  # (B,)
-        return Step(h, depth, depth.to(h.dtype) if with_cost else None)
+        return Step(h, depth, at_least_float32(depth.to(h.dtype)) if with_cost else None)
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}, depth={self.depth}"

@@ -7,19 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .base import (
-    Constants,
-    RecurrentCell,
-    Step,
-    default_bound,
-    fill_uniform,
-    finite,
-    floating,
-    masked,
-    positive_int,
-    product,
-    residual_and_gate,
-)
+from ..checks import finite, floating, positive_int
+from .base import Constants, RecurrentCell, Step, default_bound, fill_uniform, masked, product, residual_and_gate
 from .gate import ElasticSteps, depth_bound, elastic_gate, global_decay, inverse_softplus
 
 
@@ -74,13 +63,20 @@ class SREHNCell(RecurrentCell):
             decay_scale: factor on the uniform start of `W_ah` and `W_ax`.
         """
         bound = default_bound(weight_bound, self.hidden_size)
+        decay_bound = bound * finite("decay_scale", decay_scale, least=0.0)
+        alpha_hat = inverse_softplus(finite("alpha", alpha, above=0.0))
+        for name, value in (("gate_bias", gate_bias), ("beta_hat", beta_hat), ("decay_bias", decay_bias)):
+            finite(name, value)
         fill_uniform(bound, self.W_h, self.W_x, self.b)
-        fill_uniform(bound * finite("decay_scale", decay_scale), self.W_ah, self.W_ax)
+        fill_uniform(decay_bound, self.W_ah, self.W_ax)
         with torch.no_grad():
-            self.b[self.hidden_size :] = finite("gate_bias", gate_bias)
-            self.b_a.fill_(finite("decay_bias", decay_bias))
-            self.alpha_hat.fill_(inverse_softplus(finite("alpha", alpha, above=0.0)))
-            self.beta_hat.fill_(finite("beta_hat", beta_hat))
+            self.b[self.hidden_size :] = gate_bias
+            self.b_a.fill_(decay_bias)
+            self.alpha_hat.fill_(alpha_hat)
+            self.beta_hat.fill_(beta_hat)
+
+    def weight(self) -> Tensor:
+        return self.W_x
 
     def resolve_depth(self, max_depth: int | None) -> int:
         return self.max_depth if max_depth is None else positive_int("max_depth", max_depth)
@@ -120,7 +116,8 @@ class SREHNCell(RecurrentCell):
         for r, d in steps.walk(max_depth):
             pre = product(masked(h, h_mask), self.W_h, self.b)  # (B, 2H)
             s, g_hat = residual_and_gate(pre + u_x if r == 1 else pre)  # (B, H) each
-            h = steps.update(d, g_hat, s, h)
+            g = d * g_hat
+            h = torch.where(steps.open, g * s + (1 - g) * h, h)  # a shut unit keeps its bits
         return Step(h, steps.depth, steps.cost)
 
     def extra_repr(self) -> str:

@@ -7,7 +7,8 @@ shared product `W h` and element-wise work. Each update below takes
     hh  (B, 2H)  `h^{r-1}` twice, once for each
     z   (B, Z)   the hypernetwork's state `z^r`
 
-and gives `W^r h^{r-1}`. It carries what it must remember from r to r+1, and starts anew at every time step.
+and gives the changed product, `Ŵ^r h^{r-1}`. It carries what it must remember from r to r+1, and starts anew at
+every time step.
 """
 
 from __future__ import annotations
@@ -89,7 +90,10 @@ class Recursive:
 
 
 class Outer:
-    """After Schmidhuber (1992): as `Printed`, with `ΔW^r = (P_u z^r)(P_v z^r)ᵀ` in place of `diag(P z^r)`."""
+    """After Schmidhuber (1992): as `Printed`, with `ΔW^r = (P_u z^r)(P_v z^r)ᵀ` in place of `diag(P z^r)`.
+
+    It keeps every change of a time step, so its work grows with the square of the depth.
+    """
 
     projections = ("P_u", "P_v")
     gated = True

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..cells.base import finite, positive_int
+from ..checks import finite, positive_int
 
 NOISE_STD = 0.056
 """Not the 0.1 of the paper's text: with that no predictor, not even one that knows the hidden state, reaches the
@@ -37,8 +37,7 @@ def synthetic(
     positive_int("steps", steps)
     positive_int("max_depth", max_depth)
     finite("theta", theta)
-    if finite("noise_std", noise_std) < 0:
-        raise ValueError(f"noise_std must not be negative, got {noise_std}")
+    finite("noise_std", noise_std, least=0.0)
     random = np.random.default_rng(seed)
     rotation = np.array([[math.cos(theta), -math.sin(theta)], [math.sin(theta), math.cos(theta)]])
     h = random.uniform(-1.0, 1.0, (count, 2))

@@ -1,0 +1,82 @@
+"""Checks of what a caller gives, in torch's own wording where torch has one."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+
+def positive_int(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{name} should be of type int, got: {type(value).__name__}")
+    if value <= 0:
+        raise ValueError(f"{name} must be greater than zero, got {value}")
+    return value
+
+
+def finite(name: str, value: float, *, above: float | None = None, least: float | None = None) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        raise TypeError(f"{name} should be a number, got: {type(value).__name__}")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, got {value}")
+    if above is not None and value <= above:
+        raise ValueError(f"{name} must be greater than {above:g}, got {value}")
+    if least is not None and value < least:
+        raise ValueError(f"{name} must be at least {least:g}, got {value}")
+    return float(value)
+
+
+def floating(dtype: torch.dtype | None) -> torch.dtype | None:
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise TypeError(f"dtype should be a torch.dtype, got: {type(dtype).__name__}")
+    if dtype is not None and not dtype.is_floating_point:
+        raise ValueError(f"dtype must be a floating point type, got {dtype}")
+    return dtype
+
+
+HALVED = (torch.float32, torch.float16, torch.bfloat16)  # what autocast turns into each other
+
+
+def check_dtype(given: Tensor, weight: Tensor, name: str = "input") -> None:
+    if given.dtype == weight.dtype:
+        return
+    if given.dtype in HALVED and weight.dtype in HALVED and torch.is_autocast_enabled(given.device.type):
+        return
+    raise ValueError(
+        f"RNN {name} dtype ({given.dtype}) does not match weight dtype ({weight.dtype}). "
+        f"Convert {name}: {name}.to({weight.dtype}), or convert model: model.to({given.dtype})"
+    )
+
+
+def check_tensor(name: str, value: object) -> None:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} should be a Tensor, got: {type(value).__name__}")
+
+
+def check_cell_input(name: str, input: Tensor, input_size: int, weight: Tensor) -> None:
+    check_tensor("input", input)
+    if input.dim() not in (1, 2):
+        raise ValueError(f"{name}: Expected input to be 1D or 2D, got {input.dim()}D instead")
+    if input.size(-1) != input_size:
+        raise ValueError(f"input.size(-1) must be equal to input_size. Expected {input_size}, got {input.size(-1)}")
+    check_dtype(input, weight)
+
+
+def check_cell_state(name: str, hx: Tensor, input: Tensor, hidden_size: int, weight: Tensor) -> None:
+    check_tensor("hx", hx)
+    expected = (*input.shape[:-1], hidden_size)
+    if tuple(hx.shape) != expected:
+        raise ValueError(f"{name}: Expected hidden size {expected}, got {list(hx.shape)}")
+    check_dtype(hx, weight, "hx")
+
+
+def check_pair(hx: object) -> tuple[Tensor, Tensor]:
+    """An LSTM's state `(h, c)`."""
+    if not isinstance(hx, (tuple, list)) or len(hx) != 2 or not all(isinstance(part, Tensor) for part in hx):
+        raise TypeError(f"hx should be a pair of Tensors (h, c), got: {type(hx).__name__}")
+    h, c = hx
+    if h.shape != c.shape:
+        raise ValueError(f"h and c must have one shape, got {list(h.shape)} and {list(c.shape)}")
+    return h, c
