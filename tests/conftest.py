@@ -1,10 +1,24 @@
 import os
 
+import pytest
 import torch
 from hypothesis import settings
+
+import eirehn
+
+# Triton's kernels run in its interpreter where there is no GPU; it must know before it is imported.
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # One thread a worker: the tensors are tiny, and the tests run side by side.
 torch.set_num_threads(1)
 settings.register_profile("ci", max_examples=40, deadline=None, derandomize=True)
 settings.register_profile("dev", max_examples=15, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _plain_path():
+    """Tests are of the equations unless they say otherwise: the kernels are compared with them."""
+    with eirehn.use_backend("reference"):
+        yield

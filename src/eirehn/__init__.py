@@ -1,11 +1,10 @@
 """eirehn: recurrent networks with elastic depth, for PyTorch."""
 
-from importlib.metadata import version as _version
-
 from .cells import ACTCell, EIREHNCell, RHNCell, SREHNCell, SRHNCell, depth_bound, elastic_gate, one_bias
 from .layers import ACT, EIREHN, RHN, SREHN, SRHN
+from .ops import use_backend
 
-__version__ = _version("eirehn")
+__version__ = "0.1.0"
 
 __all__ = [
     "ACT",
@@ -21,4 +20,5 @@ __all__ = [
     "depth_bound",
     "elastic_gate",
     "one_bias",
+    "use_backend",
 ]

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..cells import RecurrentCell
+from ..cells.base import Constants
 
 
 class Scan(NamedTuple):
@@ -37,16 +38,44 @@ def scan(
     `batch_sizes[t]` samples, the first ones, are still running at step t. The masks (B, X) and (B, H) are the
     dropout of the matrix products' inputs, the same at every step.
     """
+    return steps(
+        cell,
+        cell.project(masked_rows(x, x_mask, batch_sizes)),
+        batch_sizes,
+        state,
+        cell.constants(),
+        max_depth=max_depth,
+        reverse=reverse,
+        h_mask=h_mask,
+        with_cost=with_cost,
+    )
+
+
+def masked_rows(x: Tensor, mask: Tensor | None, batch_sizes: list[int]) -> Tensor:
+    """The rows of a batch (N, X), each times its sample's mask (B, X)."""
+    return x if mask is None else x * torch.cat([mask[:b] for b in batch_sizes])
+
+
+def steps(
+    cell: RecurrentCell,
+    u: Tensor,
+    batch_sizes: list[int],
+    state: Tensor,
+    constants: Constants,
+    *,
+    max_depth: int,
+    reverse: bool,
+    h_mask: Tensor | None,
+    with_cost: bool,
+) -> Scan:
+    """The loop over time, from projected inputs `u` (N, ·)."""
     batch = batch_sizes[0]
-    if x_mask is not None:
-        x = x * torch.cat([x_mask[:b] for b in batch_sizes])
-    inputs = cell.project(x).split(batch_sizes)
-    constants = cell.constants()
+    inputs = u.split(batch_sizes)
     outs: list[Tensor] = []
     depths: list[Tensor] = []
     costs: list[Tensor] = []
-    steps = range(len(batch_sizes))
-    for t in reversed(steps) if reverse else steps:
+    times = range(len(batch_sizes))
+    for t in reversed(times) if reverse else times:
         b = batch_sizes[t]
         step = cell.step(
             inputs[t],

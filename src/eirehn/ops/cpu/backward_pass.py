@@ -1,0 +1,244 @@
+"""The backward pass of whole sequences, tile by tile: each time step is run again, then walked back."""
+
+# numba types these functions from their arguments, and `intrinsic` hides those of the vector operations.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+from numba import njit
+
+from .adjoint import add_cost, gate_back, hyper_back, mix_back, update_back
+from .layout import BLOCK, NONE
+from .products import outer_sums, product
+from .steps import (
+    copy_rows,
+    fill,
+    gate,
+    hyper,
+    local_decay,
+    masked_rows,
+    mix,
+    open_gate,
+    rows_in,
+    rows_out,
+    spread_rows,
+    update,
+)
+from .vectors import get, lane_count, lane_sum, load, put, store, zeros
+
+
+@njit(nogil=True)
+def _again(s, w, f, packed, o, tile, masked, count, bw, bz, r_step):
+    """Runs a time step from the state at `f.h`, keeping every inner step. How many there were."""
+    H, H2, lanes = s.H, 2 * s.H, lane_count(tile)
+    hm = f.hm + bw * f.H_step
+    if masked:
+        masked_rows(tile, f.h, f.mask, hm, H)
+    else:
+        copy_rows(tile, f.h, hm, H)
+    if s.elastic:
+        local_decay(s, w, packed, o, tile, hm, f.u + H2 * lanes, f.alpha_t)
+    if s.kind != NONE:
+        spread_rows(packed, o + w.z1, s.Z, tile, f.sgz + bz * f.sgz_step + H2 * lanes)
+    panels = (H2 + BLOCK - 1) // BLOCK * BLOCK * H
+    for r in range(1, s.R + 1):
+        k = r - 1  # where this step's values lie
+        d, h = f.d + k * f.H_step, f.h + k * f.H_step
+        if s.elastic:
+            if not gate(s, w, packed, o, tile, f.alpha_t, d - f.H_step, d, f.fall + k * f.H_step, r, count, f.size):
+                return k
+        else:
+            open_gate(s, tile, d, count)
+        hm = f.hm + (bw + k * r_step) * f.H_step
+        if r > 1:
+            if masked:
+                masked_rows(tile, h, f.mask, hm, H)
+            else:
+                copy_rows(tile, h, hm, H)
+        own = k if s.sets > 1 else 0
+        wg, wh, c, a = f.wg + k * f.G_step, f.wh + k * f.H2_step, f.c + k * f.H2_step, f.a + k * f.H2_step
+        sgz = f.sgz + (bz + k) * f.sgz_step
+        if r > 1 and s.kind != NONE:
+            z = f.z + (bz + k - 1) * f.z_step
+            hyper(s, w, packed, o, tile, sgz - f.sgz_step, z, sgz + H2 * lanes, wg, f.tmp)
+        product(packed, o + w.W_h + own * panels, tile, hm, wh, H2, H, False)
+        mix(s.kind, H, tile, wh, wg, h, c, c + f.H2_step, a, a + f.H2_step, sgz)
+        update(H, packed, o + w.b + own * H2, tile, sgz, f.u, r == 1, d, h, h + f.H_step)
+    return s.R
+
+
+@njit(nogil=True)
+def _back(s, w, f, packed, o, tile, masked, depth, bw, bz, r_step):
+    """From the gradient at `f.dh` of the state after the time step to that of the state before it."""
+    H, H2, lanes = s.H, 2 * s.H, lane_count(tile)
+    hypernetwork = s.kind != NONE
+    fill(tile, f.dalpha_t, H * lanes, 0.0)
+    fill(tile, f.dsgz, (H2 + s.Z) * lanes, 0.0)
+    if hypernetwork:
+        fill(tile, f.dc, H2 * lanes, 0.0)
+        fill(tile, f.da, H2 * lanes, 0.0)
+    panels = (H + BLOCK - 1) // BLOCK * BLOCK * H2
+    for r in range(depth, 0, -1):
+        k = r - 1
+        d, h = f.d + k * f.H_step, f.h + k * f.H_step
+        wg, wh, c, a = f.wg + k * f.G_step, f.wh + k * f.H2_step, f.c + k * f.H2_step, f.a + k * f.H2_step
+        sgz = f.sgz + (bz + k) * f.sgz_step
+        own = k if s.sets > 1 else 0
+        dwh = f.dwh + (bw + k * r_step) * f.H2_step
+        update_back(s, w, f, packed, o, tile, r, d, h, sgz, f.acc_b + own * H2 * lanes)
+        dwg = f.acc_w1 if r == 1 else f.dwg + (bz + k - 1) * f.G_step
+        mix_back(s.kind, H, tile, f, r == 1, wh, wg, h, c, a, dwh, dwg)
+        if masked:
+            product(packed, o + w.W_h_T + own * panels, tile, dwh, f.dhm, H, H2, False)
+            add_masked(tile, f.dh, f.dhm, f.mask, H)
+        else:
+            product(packed, o + w.W_h_T + own * panels, tile, dwh, f.dh, H, H2, True)
+        if hypernetwork:
+            if r > 1:
+                dzp = f.dzp + (bz + k - 1) * f.z_step
+                hyper_back(s, w, f, packed, o, tile, f.z + (bz + k - 1) * f.z_step, dwg, dzp)
+            else:
+                for i in range(0, s.Z * lanes, lanes):
+                    total = load(tile, f.acc_z1 + i) + load(tile, f.dsgz + H2 * lanes + i)
+                    store(tile, f.acc_z1 + i, total)
+
+
+@njit(nogil=True)
+def add_masked(tile, target, value, mask, rows):
+    lanes = lane_count(tile)
+    for i in range(0, rows * lanes, lanes):
+        store(tile, target + i, load(tile, target + i) + load(tile, value + i) * load(tile, mask + i))
+
+
+@njit(nogil=True)
+def _row_sums(tile, source, step, count, rows, target):
+    """Adds `count` entries, `step` apart, to the rows at `target`."""
+    lanes = lane_count(tile)
+    for i in range(0, rows * lanes, lanes):
+        total = zeros(tile)
+        for k in range(count):
+            total = total + load(tile, source + k * step + i)
+        store(tile, target + i, load(tile, target + i) + total)
+
+
+@njit(nogil=True)
+def _flush(s, g, f, tile, sums, o, n_w, n_z, n_t, r_step):
+    """Turns the stash into weight gradients: `n_w` inner steps, `n_z` of them with r > 1, `n_t` time steps."""
+    H, H2, Z = s.H, 2 * s.H, s.Z
+    if s.sets > 1:
+        block = (H2 + BLOCK - 1) // BLOCK * BLOCK * ((H + BLOCK - 1) // BLOCK * BLOCK)
+        for r in range(s.R):
+            a, b = f.dwh + r * r_step * f.H2_step, f.hm + r * r_step * f.H_step
+            outer_sums(tile, a, f.H2_step, H2, b, f.H_step, H, n_t, sums, o + g.W_h + r * block)
+        return
+    outer_sums(tile, f.dwh, f.H2_step, H2, f.hm, f.H_step, H, n_w, sums, o + g.W_h)
+    if s.elastic:
+        outer_sums(tile, f.dat, f.H_step, H, f.hp, f.H_step, H, n_t, sums, o + g.W_ah)
+    if s.kind != NONE:
+        outer_sums(tile, f.dzp, f.z_step, Z, f.sgz, f.sgz_step, H2 + Z, n_z, sums, o + g.W_z)
+        outer_sums(tile, f.dwg, f.G_step, s.G, f.z, f.z_step, Z, n_z, sums, o + g.P)
+        _row_sums(tile, f.dzp, f.z_step, n_z, Z, f.acc_bz)
+        if s.G > H2:
+            _row_sums(tile, f.dwg + H2 * lane_count(tile), f.G_step, n_z, H2, f.acc_bbar)
+
+
+@njit(nogil=True)
+def _lane_sums(tile, source, rows, sums, target):
+    lanes = lane_count(tile)
+    for i in range(rows):
+        put(sums, target + i, get(sums, target + i) + lane_sum(load(tile, source + i * lanes)))
+
+
+@njit(nogil=True)
+def _finish(s, g, f, tile, sums, o):
+    _lane_sums(tile, f.acc_b, s.sets * 2 * s.H, sums, o + g.b)
+    if s.elastic:
+        _lane_sums(tile, f.acc_alpha, s.H, sums, o + g.alpha)
+        _lane_sums(tile, f.acc_beta, s.H, sums, o + g.beta)
+    if s.kind != NONE:
+        _lane_sums(tile, f.acc_w1, s.G, sums, o + g.w1)
+        _lane_sums(tile, f.acc_z1, s.Z, sums, o + g.z1)
+        _lane_sums(tile, f.acc_bz, s.Z, sums, o + g.b_z)
+        _lane_sums(tile, f.acc_bbar, 2 * s.H, sums, o + g.b_bar)
+
+
+@njit(nogil=True)
+def _state_before(s, f, tile, e, t, begin, count, known, reverse, sizes, starts, N, h0, out):
+    """The states this time step began with: those of the step before it, and first ones (`known` and on)."""
+    B, H = sizes[0], s.H
+    if known > 0:
+        before = t + 1 if reverse else t - 1
+        rows_in(tile, f.h, out, (e * N + starts[before] + begin) * H, H, known, H)
+    if count > known:
+        rows_in(tile, f.h + known, h0, (e * B + begin + known) * H, H, count - known, H)
+
+
+@njit(nogil=True)
+def _sequence(
+    s, w, g, f, packed, o, tile, masked, reverse, e, begin, end, u, width, h0, sizes, starts, out, d_out, d_cost,
+    with_cost, d_u, sums, slot,
+):  # fmt: skip
+    T, N, H, lanes = sizes.size, starts[sizes.size], s.H, lane_count(tile)
+    n_w, n_z, n_t = 0, 0, 0
+    apart = f.capacity // s.R  # an RHN's stash keeps each r together
+    r_step = apart if s.sets > 1 else 1
+    for step in range(T):
+        t = step if reverse else T - 1 - step
+        count = min(sizes[t], end) - begin
+        if count <= 0:
+            continue
+        row = e * N + starts[t] + begin
+        if count < end - begin:  # lanes without a sample must be finite
+            fill(tile, f.u, 3 * H * lanes, 0.0)
+            fill(tile, f.h, H * lanes, 0.0)
+        rows_in(tile, f.u, u, row * width, width, count, width)
+        known = 0 if t == (T - 1 if reverse else 0) else count
+        if reverse and t + 1 < T:
+            known = max(min(sizes[t + 1], end) - begin, 0)
+        _state_before(s, f, tile, e, t, begin, count, known, reverse, sizes, starts, N, h0, out)
+        add_cost(s, f, tile, d_out, d_cost, with_cost, row, count)
+        bw = n_t if s.sets > 1 else n_w
+        depth = _again(s, w, f, packed, o, tile, masked, count, bw, n_z, r_step)
+        if s.elastic:
+            copy_rows(tile, f.hm + bw * f.H_step, f.hp + n_t * f.H_step, H)
+        _back(s, w, f, packed, o, tile, masked, depth, bw, n_z, r_step)
+        if depth == 0:
+            fill(tile, f.dpre, 2 * H * lanes, 0.0)
+        rows_out(tile, f.dpre, d_u, row * width, width, count, 2 * H)
+        if s.elastic:
+            dat = f.dat + n_t * f.H_step
+            gate_back(s, w, f, packed, o, tile, masked, dat)
+            rows_out(tile, dat, d_u, row * width + 2 * H, width, count, H)
+        n_w, n_z, n_t = n_w + depth, n_z + max(depth - 1, 0), n_t + 1
+        if (n_t == apart) if s.sets > 1 else (n_w + s.R > f.capacity or n_t == f.capacity):
+            _flush(s, g, f, tile, sums, slot, n_w, n_z, n_t, r_step)
+            n_w, n_z, n_t = 0, 0, 0
+    _flush(s, g, f, tile, sums, slot, n_w, n_z, n_t, r_step)
+
+
+def backward(
+    s, w, g, f, packed, size, u, width, h0, mask, masked, sizes, starts, reverse, first_task, last_task, tiles,
+    scratch, out, d_out, d_cost, with_cost, d_u, d_h0, sums, first_slot,
+):  # fmt: skip
+    """As `forward_pass.forward`. Adds to the slots of `sums` (flat) from `first_slot` on, one for each member."""
+    B, H = sizes[0], s.H
+    tile = scratch
+    lanes = lane_count(tile)
+    for task in range(first_task, last_task):
+        e, k = task // tiles, task % tiles
+        slot = (first_slot + e - first_task // tiles) * g.size
+        if task == first_task or k == 0:
+            fill(sums, slot, g.size, 0.0)
+        begin, end = B * k // tiles, B * (k + 1) // tiles
+        fill(tile, 0, f.acc_end, 0.0)
+        fill(tile, f.a, 2 * H * lanes if s.kind != NONE else 0, 1.0)
+        if masked:
+            rows_in(tile, f.mask, mask, (e * B + begin) * H, H, end - begin, H)
+        if s.kind != NONE:
+            spread_rows(packed, e * size + w.w1, s.G, tile, f.wg)
+        _sequence(
+            s, w, g, f, packed, e * size, tile, masked, reverse, e, begin, end, u, width, h0, sizes, starts, out,
+            d_out, d_cost, with_cost, d_u, sums, slot,
+        )  # fmt: skip
+        rows_out(tile, f.dh, d_h0, (e * B + begin) * H, H, end - begin, H)
+        _finish(s, g, f, tile, sums, slot)

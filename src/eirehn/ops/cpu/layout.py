@@ -1,0 +1,300 @@
+"""Where everything lies: the packed weights, the scratch memory of a worker, the sums of gradients.
+
+Nothing here needs numba. Offsets are counted in elements; a row is one register, `lanes` elements.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+BLOCK = 4  # rows of a weight panel, and both sides of a block of a weight gradient
+
+# How the hypernetwork's state changes the product `W h`.
+NONE, PRINTED, RECURSIVE, ADDITIVE, SCALING = range(5)
+KINDS = {"none": NONE, "printed": PRINTED, "recursive": RECURSIVE, "additive": ADDITIVE, "scaling": SCALING}
+
+_STASH_ROWS = 12000  # rows of one worker's stash: 768 kB at 64 bytes a row, inside a second-level cache
+_STASH_STEPS = 32  # beyond this many inner steps at once the products of weight gradients gain nothing
+
+
+class Shape(NamedTuple):
+    """What a call is about, apart from its data."""
+
+    H: int
+    Z: int  # 0 without a hypernetwork
+    G: int  # rows of [P; P̄]: 4H where the update is gated, 2H where it is not, 0 without a hypernetwork
+    R: int  # inner steps at most
+    sets: int  # weight sets: R for an RHN, else 1
+    kind: int
+    elastic: bool
+    lanes: int
+
+
+class Weights(NamedTuple):
+    """Offsets into one member's packed weights. The transposes stand last: the forward pass has none."""
+
+    W_h: int
+    W_ah: int
+    W_z: int  # [W_zs | W_z]
+    P: int  # [P; P̄]
+    b: int
+    b_z: int
+    b_bar: int
+    alpha: int
+    e_alpha: int
+    beta: int
+    z1: int
+    w1: int  # P z¹, then sigm(P̄ z¹ + b̄)
+    forward_size: int
+    W_h_T: int
+    W_ah_T: int
+    W_z_T: int
+    P_T: int
+    size: int
+
+
+class Forward(NamedTuple):
+    """Offsets into a worker's scratch memory in the forward pass."""
+
+    h: int
+    hm: int
+    mask: int
+    u: int
+    alpha_t: int
+    d: int
+    fall: int  # e^α (e^v − 1), so that d = max(β − fall, 0)
+    sgz: int  # s, ĝ and z behind one another: what the hypernetwork reads
+    wh: int
+    wg: int
+    wg1: int
+    c: int
+    a: int
+    tmp: int
+    size: int
+
+
+class Backward(NamedTuple):
+    """As `Forward`, for the backward pass. Steps in rows; `…_step` is what lies between two of a kind."""
+
+    mask: int
+    u: int
+    alpha_t: int
+    h: int
+    d: int
+    fall: int
+    wh: int
+    wg: int
+    c: int
+    a: int
+    H_step: int  # of h, d, fall, hm, hp and dat
+    H2_step: int  # of wh, c and a
+    G_step: int
+    dh: int
+    dhm: int
+    dsgz: int
+    dz: int
+    dc: int
+    da: int
+    dpre: int
+    dalpha_t: int
+    tmp: int
+    acc_b: int
+    acc_alpha: int
+    acc_beta: int
+    acc_w1: int
+    acc_z1: int
+    acc_bz: int
+    acc_bbar: int
+    acc_end: int
+    capacity: int  # inner steps in the stash
+    hm: int
+    dwh: int
+    sgz: int
+    dzp: int
+    z: int
+    dwg: int
+    hp: int
+    dat: int
+    sgz_step: int
+    z_step: int
+    size: int
+
+
+class Sums(NamedTuple):
+    """Offsets into the sums of gradients. Matrices lie in blocks (`products.outer_sums`)."""
+
+    W_h: int
+    W_ah: int
+    W_z: int
+    P: int
+    b: int
+    alpha: int
+    beta: int
+    w1: int
+    z1: int
+    b_z: int
+    b_bar: int
+    size: int
+
+
+def padded(rows: int) -> int:
+    return -(-rows // BLOCK) * BLOCK
+
+
+@lru_cache(maxsize=64)
+def shape_of(kind: int, H: int, Z: int, R: int, sets: int, elastic: bool, lanes: int) -> Shape:
+    G = 0 if kind == NONE else 4 * H if kind in (PRINTED, RECURSIVE) else 2 * H
+    return Shape(H, Z, G, R, sets, kind, elastic, lanes)
+
+
+@lru_cache(maxsize=64)
+def parameter_shapes(s: Shape) -> dict[str, tuple[int, ...]]:
+    """What the kernels read of each member, without a check of their own."""
+    H, H2, Z = s.H, 2 * s.H, s.Z
+    own = (s.sets,) if s.sets > 1 else ()
+    shapes: dict[str, tuple[int, ...]] = {"W_h": (*own, H2, H), "b": (*own, H2)}
+    if s.elastic:
+        shapes |= {"W_ah": (H, H), "alpha": (H,), "beta": (H,)}
+    if s.G:
+        shapes |= {"z1": (Z,), "W_zs": (Z, H2), "W_z": (Z, Z), "b_z": (Z,), "P": (H2, Z)}
+    if s.G > H2:
+        shapes |= {"P_bar": (H2, Z), "b_bar": (H2,)}
+    return shapes
+
+
+def _place(sizes: dict[str, int], start: int = 0) -> dict[str, int]:
+    offsets, place = {}, start
+    for name, size in sizes.items():
+        offsets[name] = place
+        place += size
+    return {**offsets, "size": place}
+
+
+@lru_cache(maxsize=64)
+def weights_of(s: Shape) -> Weights:
+    H, Z, G = s.H, s.Z, s.G
+    A = H if s.elastic else 0
+    first = _place(
+        {
+            "W_h": s.sets * padded(2 * H) * H,
+            "W_ah": padded(A) * H,
+            "W_z": padded(Z) * (2 * H + Z),
+            "P": padded(G) * Z,
+            "b": s.sets * 2 * H,
+            "b_z": Z,
+            "b_bar": 2 * H,
+            "alpha": A,
+            "e_alpha": A,
+            "beta": A,
+            "z1": Z,
+            "w1": G,
+        },
+    )
+    forward_size = first.pop("size")
+    transposes = {
+        "W_h_T": s.sets * padded(H) * 2 * H,
+        "W_ah_T": padded(A) * H,
+        "W_z_T": padded(2 * H + Z) * Z,
+        "P_T": padded(Z) * G,
+    }
+    return Weights(**first, forward_size=forward_size, **_place(transposes, forward_size))
+
+
+@lru_cache(maxsize=64)
+def forward_of(s: Shape) -> Forward:
+    H, Z, G = s.H, s.Z, s.G
+    rows = {
+        "h": H,
+        "hm": H,
+        "mask": H,
+        "u": 3 * H,
+        "alpha_t": padded(H),
+        "d": H,
+        "fall": H,
+        "sgz": 2 * H + Z,
+        "wh": padded(2 * H),
+        "wg": padded(G),
+        "wg1": G,
+        "c": 2 * H if Z else 0,
+        "a": 2 * H if Z else 0,
+        "tmp": padded(Z),
+    }
+    return Forward(**_place({name: n * s.lanes for name, n in rows.items()}))
+
+
+def _step(rows: int) -> int:
+    """An odd number of rows: steps a power of two apart would share one set of the cache."""
+    return rows | 1
+
+
+@lru_cache(maxsize=64)
+def backward_of(s: Shape) -> Backward:
+    H, Z, G, R = s.H, s.Z, s.G, s.R
+    H_step, H2_step, G_step = _step(H), _step(padded(2 * H)), _step(padded(G))
+    sgz_step, z_step = _step(2 * H + Z), _step(Z)
+    per_step = H_step + H2_step + sgz_step + 2 * z_step + G_step
+    capacity = max(R, min(_STASH_STEPS, _STASH_ROWS // per_step) // R * R)
+    hyper = 1 if Z else 0
+    rows = {
+        "mask": H,
+        "u": 3 * H,
+        "alpha_t": padded(H),
+        "h": (R + 1) * H_step,
+        "d": R * H_step,
+        "fall": R * H_step,
+        "wh": R * H2_step,
+        "wg": R * G_step,
+        "c": hyper * (R + 1) * H2_step,
+        "a": hyper * (R + 1) * H2_step,
+        "dh": padded(H),
+        "dhm": padded(H),
+        "dsgz": padded(2 * H + Z),
+        "dz": padded(Z),
+        "dc": hyper * 2 * H,
+        "da": hyper * 2 * H,
+        "dpre": 2 * H,
+        "dalpha_t": H,
+        "tmp": padded(Z),
+        "acc_b": s.sets * 2 * H,
+        "acc_alpha": H,
+        "acc_beta": H,
+        "acc_w1": G,
+        "acc_z1": Z,
+        "acc_bz": Z,
+        "acc_bbar": 2 * H,
+        "acc_end": 0,
+        "hm": capacity * H_step,
+        "dwh": capacity * H2_step,
+        "sgz": (capacity + 1) * sgz_step,
+        "dzp": capacity * z_step,
+        "z": capacity * z_step,
+        "dwg": capacity * G_step,
+        "hp": capacity * H_step,
+        "dat": capacity * H_step,
+        "slack": BLOCK,  # read, not used, by the last block of `outer_sums`
+    }
+    offsets = _place({name: n * s.lanes for name, n in rows.items()})
+    del offsets["slack"]
+    steps = {"H_step": H_step, "H2_step": H2_step, "G_step": G_step, "sgz_step": sgz_step, "z_step": z_step}
+    return Backward(**offsets, **{name: n * s.lanes for name, n in steps.items()}, capacity=capacity)
+
+
+@lru_cache(maxsize=64)
+def sums_of(s: Shape) -> Sums:
+    H, Z, G = s.H, s.Z, s.G
+    A = H if s.elastic else 0
+    sizes = {
+        "W_h": s.sets * padded(2 * H) * padded(H),
+        "W_ah": padded(A) * padded(A),
+        "W_z": padded(Z) * padded(2 * H + Z),
+        "P": padded(G) * padded(Z),
+        "b": s.sets * 2 * H,
+        "alpha": A,
+        "beta": A,
+        "w1": G,
+        "z1": Z,
+        "b_z": Z,
+        "b_bar": 2 * H if G else 0,
+    }
+    return Sums(**_place(sizes))

@@ -1,0 +1,160 @@
+"""Parameters into the order in which the products read them, and sums of gradients back into theirs."""
+
+# numba types these functions from their arguments, and `intrinsic` hides those of the vector operations.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import math
+
+from numba import njit
+
+from .layout import BLOCK, PRINTED, RECURSIVE
+from .vectors import get, put
+
+
+@njit(nogil=True)
+def _panel(source, start, row_step, column_step, rows, columns, target, place, width, row, column):
+    """A matrix as a part, from (row, column) on, of one that lies in panels of BLOCK rows and `width` columns."""
+    for i in range(rows):
+        at = row + i
+        to = place + (at // BLOCK) * BLOCK * width + at % BLOCK + column * BLOCK
+        for k in range(columns):
+            put(target, to + k * BLOCK, get(source, start + i * row_step + k * column_step))
+
+
+@njit(nogil=True)
+def _copy(source, start, count, target, place):
+    for i in range(count):
+        put(target, place + i, get(source, start + i))
+
+
+@njit(nogil=True)
+def _first_step(s, w, e, z1, P, P_bar, b_bar, packed, o):
+    """`P z¹` and `sigm(P̄ z¹ + b̄)`, the same for all samples and time steps."""
+    H2, Z = 2 * s.H, s.Z
+    for i in range(s.G):
+        total = 0.0
+        gate = i >= H2
+        for j in range(Z):
+            weight = get(P_bar, (e * H2 + i - H2) * Z + j) if gate else get(P, (e * H2 + i) * Z + j)
+            total += weight * get(z1, e * Z + j)
+        put(packed, o + w.w1 + i, 1.0 / (1.0 + math.exp(-(total + get(b_bar, e * H2 + i - H2)))) if gate else total)
+
+
+def pack(s, w, backward, W_h, b, W_ah, alpha, beta, z1, W_zs, W_z, b_z, P, P_bar, b_bar, limit, packed, size):
+    """All members' parameters (flat arrays) into `packed`, `size` elements each."""
+    H, Z, G = s.H, s.Z, s.G
+    H2 = 2 * H
+    gated = s.kind in (PRINTED, RECURSIVE)
+    for e in range(packed.size // size):
+        o = e * size
+        for k in range(size):
+            put(packed, o + k, 0.0)
+        panels = (H2 + BLOCK - 1) // BLOCK * BLOCK * H
+        panels_T = (H + BLOCK - 1) // BLOCK * BLOCK * H2
+        for r in range(s.sets):
+            start = (e * s.sets + r) * H2 * H
+            _panel(W_h, start, H, 1, H2, H, packed, o + w.W_h + r * panels, H, 0, 0)
+            if backward:
+                _panel(W_h, start, 1, H, H, H2, packed, o + w.W_h_T + r * panels_T, H2, 0, 0)
+        _copy(b, e * s.sets * H2, s.sets * H2, packed, o + w.b)
+        if s.elastic:
+            _panel(W_ah, e * H * H, H, 1, H, H, packed, o + w.W_ah, H, 0, 0)
+            if backward:
+                _panel(W_ah, e * H * H, 1, H, H, H, packed, o + w.W_ah_T, H, 0, 0)
+            _copy(beta, e * H, H, packed, o + w.beta)
+            for i in range(H):
+                a = get(alpha, e * H + i)
+                a = limit if a > limit else a
+                put(packed, o + w.alpha + i, a)
+                put(packed, o + w.e_alpha + i, math.exp(a))
+        if G == 0:
+            continue
+        _copy(b_z, e * Z, Z, packed, o + w.b_z)
+        _copy(z1, e * Z, Z, packed, o + w.z1)
+        _panel(W_zs, e * Z * H2, H2, 1, Z, H2, packed, o + w.W_z, H2 + Z, 0, 0)
+        _panel(W_z, e * Z * Z, Z, 1, Z, Z, packed, o + w.W_z, H2 + Z, 0, H2)
+        _panel(P, e * H2 * Z, Z, 1, H2, Z, packed, o + w.P, Z, 0, 0)
+        if backward:
+            _panel(W_zs, e * Z * H2, 1, H2, H2, Z, packed, o + w.W_z_T, Z, 0, 0)
+            _panel(W_z, e * Z * Z, 1, Z, Z, Z, packed, o + w.W_z_T, Z, H2, 0)
+            _panel(P, e * H2 * Z, 1, Z, Z, H2, packed, o + w.P_T, G, 0, 0)
+        if gated:
+            _copy(b_bar, e * H2, H2, packed, o + w.b_bar)
+            _panel(P_bar, e * H2 * Z, Z, 1, H2, Z, packed, o + w.P, Z, H2, 0)
+            if backward:
+                _panel(P_bar, e * H2 * Z, 1, Z, Z, H2, packed, o + w.P_T, G, 0, H2)
+        _first_step(s, w, e, z1, P, P_bar, b_bar, packed, o)
+
+
+@njit(nogil=True)
+def _blocks(sums, start, columns, row, column, rows, width, target, place):
+    """A part, from (row, column) on, of a matrix that lies in blocks, as plain rows."""
+    across = (columns + BLOCK - 1) // BLOCK
+    for i in range(rows):
+        for k in range(width):
+            at, to = row + i, column + k
+            block = (at // BLOCK) * across + to // BLOCK
+            value = get(sums, start + (block * BLOCK + at % BLOCK) * BLOCK + to % BLOCK)
+            put(target, place + i * width + k, value)
+
+
+@njit(nogil=True)
+def _through_first_step(s, g, e, z1, P, P_bar, sums, d_z1, d_P, d_P_bar, d_b_bar):
+    """The gradient at `P z¹` and `P̄ z¹ + b̄`, summed over samples and steps, on to `z¹, P, P̄` and `b̄`."""
+    H2, Z = 2 * s.H, s.Z
+    for i in range(s.G):
+        grad = get(sums, g.w1 + i)
+        gate = i >= H2
+        row = (e * H2 + i - H2) * Z if gate else (e * H2 + i) * Z
+        for j in range(Z):
+            z = get(z1, e * Z + j)
+            if gate:
+                put(d_z1, e * Z + j, get(d_z1, e * Z + j) + grad * get(P_bar, row + j))
+                put(d_P_bar, row + j, get(d_P_bar, row + j) + grad * z)
+            else:
+                put(d_z1, e * Z + j, get(d_z1, e * Z + j) + grad * get(P, row + j))
+                put(d_P, row + j, get(d_P, row + j) + grad * z)
+        if gate:
+            to = e * H2 + i - H2
+            put(d_b_bar, to, get(d_b_bar, to) + grad)
+
+
+def collect(
+    s, g, firsts, sums, alpha, z1, P, P_bar, limit,
+    d_W_h, d_b, d_W_ah, d_alpha, d_beta, d_z1, d_W_zs, d_W_z, d_b_z, d_P, d_P_bar, d_b_bar,
+):  # fmt: skip
+    """Adds each member's sums, in the order of workers, and writes its gradients.
+
+    `sums` (slots, size): member e has slots `firsts[e]` to `firsts[e + 1]`. The first of them is overwritten.
+    """
+    H, Z, G = s.H, s.Z, s.G
+    H2, size = 2 * H, g.size
+    for e in range(firsts.size - 1):
+        total = sums[firsts[e]]
+        for slot in range(firsts[e] + 1, firsts[e + 1]):
+            part = sums[slot]
+            for k in range(size):
+                total[k] += part[k]
+        block = (H2 + BLOCK - 1) // BLOCK * BLOCK * ((H + BLOCK - 1) // BLOCK * BLOCK)
+        for r in range(s.sets):
+            _blocks(total, g.W_h + r * block, H, 0, 0, H2, H, d_W_h, (e * s.sets + r) * H2 * H)
+        _copy(total, g.b, s.sets * H2, d_b, e * s.sets * H2)
+        if s.elastic:
+            _blocks(total, g.W_ah, H, 0, 0, H, H, d_W_ah, e * H * H)
+            _copy(total, g.beta, H, d_beta, e * H)
+            for i in range(H):
+                cut = get(alpha, e * H + i) > limit
+                put(d_alpha, e * H + i, 0.0 if cut else get(total, g.alpha + i))
+        if G == 0:
+            continue
+        _copy(total, g.z1, Z, d_z1, e * Z)
+        _copy(total, g.b_z, Z, d_b_z, e * Z)
+        _blocks(total, g.W_z, H2 + Z, 0, 0, Z, H2, d_W_zs, e * Z * H2)
+        _blocks(total, g.W_z, H2 + Z, 0, H2, Z, Z, d_W_z, e * Z * Z)
+        _blocks(total, g.P, Z, 0, 0, H2, Z, d_P, e * H2 * Z)
+        if G > H2:
+            _blocks(total, g.P, Z, H2, 0, H2, Z, d_P_bar, e * H2 * Z)
+            _copy(total, g.b_bar, H2, d_b_bar, e * H2)
+        _through_first_step(s, g, e, z1, P, P_bar, total, d_z1, d_P, d_P_bar, d_b_bar)

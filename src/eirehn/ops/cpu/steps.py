@@ -1,0 +1,190 @@
+"""One inner step on a tile, as both passes take it; `tile` is a worker's scratch memory."""
+
+# numba types these functions from their arguments, and `intrinsic` hides those of the vector operations.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+from numba import njit
+
+from .layout import ADDITIVE, NONE, PRINTED, RECURSIVE, SCALING
+from .products import product
+from .vectors import (
+    any_lane,
+    first_lanes,
+    get,
+    lane_count,
+    load,
+    put,
+    spread,
+    store,
+    vexpm1,
+    vsigmoid,
+    vtanh,
+    where,
+    zeros,
+)
+
+
+@njit(nogil=True)
+def rows_in(tile, place, source, start, width, count, rows):
+    """The samples' vectors (`count` rows of `width` in `source`) into the lanes; `rows` numbers of each."""
+    lanes = lane_count(tile)
+    for lane in range(count):
+        for i in range(rows):
+            put(tile, place + i * lanes + lane, get(source, start + lane * width + i))
+
+
+@njit(nogil=True)
+def rows_out(tile, place, target, start, width, count, rows):
+    lanes = lane_count(tile)
+    for lane in range(count):
+        for i in range(rows):
+            put(target, start + lane * width + i, get(tile, place + i * lanes + lane))
+
+
+@njit(nogil=True)
+def fill(tile, place, count, value):
+    for k in range(place, place + count):
+        put(tile, k, value)
+
+
+@njit(nogil=True)
+def spread_rows(source, start, rows, tile, place):
+    """One number of `source` a row, in all lanes of it."""
+    lanes = lane_count(tile)
+    for i in range(rows):
+        store(tile, place + i * lanes, spread(source, start + i))
+
+
+@njit(nogil=True)
+def masked_rows(tile, h, mask, target, rows):
+    lanes = lane_count(tile)
+    for i in range(0, rows * lanes, lanes):
+        store(tile, target + i, load(tile, h + i) * load(tile, mask + i))
+
+
+@njit(nogil=True)
+def copy_rows(tile, source, target, rows):
+    lanes = lane_count(tile)
+    for i in range(0, rows * lanes, lanes):
+        store(tile, target + i, load(tile, source + i))
+
+
+@njit(nogil=True)
+def local_decay(s, w, packed, o, tile, hm, u_a, alpha_t):
+    """`α_t = sigm(W_ah h + u_a)`."""
+    product(packed, o + w.W_ah, tile, hm, alpha_t, s.H, s.H, False)
+    lanes = lane_count(tile)
+    for i in range(0, s.H * lanes, lanes):
+        store(tile, alpha_t + i, vsigmoid(load(tile, alpha_t + i) + load(tile, u_a + i)))
+
+
+@njit(nogil=True)
+def gate(s, w, packed, o, tile, alpha_t, d_before, d, fall, r, count, cost):
+    """`d^r = max(β − fall, 0)`; adds its units up at `cost`. Whether any unit of any sample is open.
+
+    At r > 1 a unit is open if it was at r−1 (`d_before`) and `d > 0`; at r = 1 also where d is NaN. So
+    `d ≠ 0` says open at every r. Lanes without a sample are shut.
+    """
+    lanes = lane_count(tile)
+    running = first_lanes(tile, count)
+    total, one = zeros(tile), zeros(tile) + 1.0
+    reached = zeros(tile)
+    for i in range(s.H):
+        at = i * lanes
+        v = spread(packed, o + w.alpha + i) * (r - 1) + load(tile, alpha_t + at) * r
+        v = where(v > 1.0, one, v)
+        fallen = spread(packed, o + w.e_alpha + i) * vexpm1(v)
+        gap = spread(packed, o + w.beta + i) - fallen
+        if r == 1:
+            is_open = running & ((gap > 0.0) | (gap != gap))
+        else:
+            is_open = running & ((gap > 0.0) & (load(tile, d_before + at) != 0.0))
+        gap = where(is_open, gap, 0.0)
+        reached = where(is_open, one, reached)
+        total = total + gap
+        store(tile, d + at, gap)
+        store(tile, fall + at, fallen)
+    store(tile, cost, load(tile, cost) + total)
+    store(tile, cost + lanes, load(tile, cost + lanes) + reached)  # the depth
+    return any_lane(reached > 0.0)
+
+
+@njit(nogil=True)
+def open_gate(s, tile, d, count):
+    """`d = 1` for every sample of the tile: networks of fixed depth."""
+    lanes = lane_count(tile)
+    value = where(first_lanes(tile, count), zeros(tile) + 1.0, 0.0)
+    for i in range(0, s.H * lanes, lanes):
+        store(tile, d + i, value)
+
+
+@njit(nogil=True)
+def hyper(s, w, packed, o, tile, sgz, z, z_copy, wg, tmp):
+    """`z^r` from `[s; ĝ; z]^{r-1}`, to two places, then `w = P z` and `ḡ = sigm(P̄ z + b̄)`. For r > 1."""
+    lanes = lane_count(tile)
+    H2 = 2 * s.H
+    product(packed, o + w.W_z, tile, sgz, tmp, s.Z, H2 + s.Z, False)
+    for i in range(s.Z):
+        value = vtanh(load(tile, tmp + i * lanes) + spread(packed, o + w.b_z + i))
+        store(tile, z + i * lanes, value)
+        store(tile, z_copy + i * lanes, value)
+    product(packed, o + w.P, tile, z, wg, s.G, s.Z, False)
+    for i in range(s.G - H2):
+        at = wg + (H2 + i) * lanes
+        store(tile, at, vsigmoid(load(tile, at) + spread(packed, o + w.b_bar + i)))
+
+
+@njit(nogil=True)
+def mix(kind, H, tile, wh, wg, h, c, c_new, a, a_new, pre):
+    """`W^r h`, from the shared product `wh`, the change `wg = [w; ḡ]` and what is carried from step to step."""
+    lanes = lane_count(tile)
+    half = H * lanes
+    gates = wg + 2 * half
+    for i in range(0, 2 * half, lanes):
+        Wh = load(tile, wh + i)
+        if kind == NONE:
+            store(tile, pre + i, Wh)
+            continue
+        hh = load(tile, h + (i if i < half else i - half))
+        change = load(tile, wg + i)
+        if kind == PRINTED:
+            g_bar = load(tile, gates + i)
+            before = load(tile, c + i)
+            store(tile, pre + i, g_bar * (Wh + before * hh) + (1.0 - g_bar) * change * hh)
+            store(tile, c_new + i, before + change)
+        elif kind == RECURSIVE:
+            g_bar = load(tile, gates + i)
+            scale = g_bar * load(tile, a + i)
+            shift = g_bar * load(tile, c + i) + (1.0 - g_bar) * change
+            store(tile, pre + i, scale * Wh + shift * hh)
+            store(tile, a_new + i, scale)
+            store(tile, c_new + i, shift)
+        elif kind == ADDITIVE:
+            shift = load(tile, c + i) + change
+            store(tile, pre + i, Wh + shift * hh)
+            store(tile, c_new + i, shift)
+        elif kind == SCALING:
+            store(tile, pre + i, (1.0 + change) * Wh)
+
+
+@njit(nogil=True)
+def update(H, packed, b, tile, pre, u, first, d, h, h_new):
+    """`pre` becomes `[s; ĝ]`; then `h ← g s + (1 − g) h` with `g = d ĝ`. A shut unit keeps its bits."""
+    lanes = lane_count(tile)
+    half = H * lanes
+    for i in range(H):
+        at = i * lanes
+        residual = load(tile, pre + at) + spread(packed, b + i)
+        opening = load(tile, pre + half + at) + spread(packed, b + H + i)
+        if first:
+            residual = residual + load(tile, u + at)
+            opening = opening + load(tile, u + half + at)
+        residual, opening = vtanh(residual), vsigmoid(opening)
+        store(tile, pre + at, residual)
+        store(tile, pre + half + at, opening)
+        allowed = load(tile, d + at)
+        g = allowed * opening
+        old = load(tile, h + at)
+        store(tile, h_new + at, where(allowed != 0.0, g * residual + (1.0 - g) * old, old))

@@ -1,0 +1,315 @@
+"""SIMD registers as values in numba code: one register holds one number of each sample of a tile.
+
+Plain loops leave the choice of vectors to LLVM, which does not keep a block of sums in registers. Here a
+`Vec` is a numba type lowered to an LLVM vector; `+ - * /`, comparisons and the functions below become single
+instructions. Arrays are read and written through their data pointer, at an offset in elements, unchecked.
+"""
+
+# numba and llvmlite say little about their types, and a type checker cannot follow what `intrinsic` makes.
+# mypy: ignore-errors
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+from numba.core import types
+from numba.core.typing import templates
+from numba.extending import intrinsic, lower_builtin, models, register_model
+
+from .functions import Emit, exp, expm1, sigmoid, tanh
+
+
+def _register_bytes() -> int:
+    """64 where the processor has 512-bit registers, otherwise 32 (wider than the machine's is legal too)."""
+    return 64 if llvm.get_host_cpu_features().get("avx512f", False) else 32
+
+
+REGISTER_BYTES = _register_bytes()
+
+
+def lanes_of(dtype: Any) -> int:
+    return REGISTER_BYTES // (4 if dtype == types.float32 else 8)
+
+
+class Vec(types.Type):
+    def __init__(self, dtype: Any) -> None:
+        self.dtype, self.lanes = dtype, lanes_of(dtype)
+        super().__init__(name=f"Vec({dtype}, {self.lanes})")
+
+
+class Mask(types.Type):
+    def __init__(self, lanes: int) -> None:
+        self.lanes = lanes
+        super().__init__(name=f"Mask({lanes})")
+
+
+def _scalar_ir(dtype: Any) -> Any:
+    return ir.FloatType() if dtype == types.float32 else ir.DoubleType()
+
+
+def vector_ir(vec: Vec) -> Any:
+    return ir.VectorType(_scalar_ir(vec.dtype), vec.lanes)
+
+
+@register_model(Vec)
+class _VecModel(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Any) -> None:
+        super().__init__(dmm, fe_type, vector_ir(fe_type))
+
+
+@register_model(Mask)
+class _MaskModel(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Any) -> None:
+        super().__init__(dmm, fe_type, ir.VectorType(ir.IntType(1), fe_type.lanes))
+
+
+def emit(builder: Any, vec: Vec) -> Emit:
+    return Emit(builder, vector_ir(vec))
+
+
+def _as_vector(context: Any, builder: Any, value: Any, given: Any, vec: Vec) -> Any:
+    if isinstance(given, Vec):
+        return value
+    return emit(builder, vec).splat(context.cast(builder, value, given, vec.dtype))
+
+
+def _common(a: Any, b: Any) -> Vec | None:
+    """The vector type of an operation between vectors, or a vector and a number."""
+    if isinstance(a, Vec):
+        return a if a == b or isinstance(b, types.Number) else None
+    return b if isinstance(b, Vec) and isinstance(a, types.Number) else None
+
+
+def _binary(op: Any, result_is_mask: bool, build: Any) -> None:
+    @templates.infer_global(op)
+    class Typing(templates.AbstractTemplate):
+        def generic(self, args: Any, kws: Any) -> Any:
+            vec = _common(*args) if len(args) == 2 else None
+            if vec is None:
+                return None
+            return templates.signature(Mask(vec.lanes) if result_is_mask else vec, *args)
+
+    def lower(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        vec = _common(*sig.args)
+        assert vec is not None
+        a, b = (_as_vector(context, builder, v, t, vec) for v, t in zip(args, sig.args, strict=True))
+        return build(builder, a, b)
+
+    for left, right in ((Vec, Vec), (Vec, types.Number), (types.Number, Vec)):
+        lower_builtin(op, left, right)(lower)
+
+
+_binary(operator.add, False, lambda builder, a, b: builder.fadd(a, b))
+_binary(operator.sub, False, lambda builder, a, b: builder.fsub(a, b))
+_binary(operator.mul, False, lambda builder, a, b: builder.fmul(a, b))
+_binary(operator.truediv, False, lambda builder, a, b: builder.fdiv(a, b))
+_binary(operator.gt, True, lambda builder, a, b: builder.fcmp_ordered(">", a, b))
+# True for a NaN, as for every other number that is not b.
+_binary(operator.ne, True, lambda builder, a, b: builder.fcmp_unordered("!=", a, b))
+
+
+def _on_masks(op: Any, build: Any) -> None:
+    @templates.infer_global(op)
+    class Typing(templates.AbstractTemplate):
+        def generic(self, args: Any, kws: Any) -> Any:
+            if len(args) == 2 and isinstance(args[0], Mask) and args[0] == args[1]:
+                return templates.signature(args[0], *args)
+            return None
+
+    lower_builtin(op, Mask, Mask)(lambda context, builder, sig, args: build(builder, *args))
+
+
+_on_masks(operator.and_, lambda builder, a, b: builder.and_(a, b))
+_on_masks(operator.or_, lambda builder, a, b: builder.or_(a, b))
+
+
+def element_pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
+    data = context.make_array(array_type)(context, builder, array).data
+    return builder.gep(data, [offset], inbounds=True)
+
+
+def vector_pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
+    pointer = element_pointer(context, builder, array_type, array, offset)
+    return builder.bitcast(pointer, vector_ir(Vec(array_type.dtype)).as_pointer())
+
+
+def alignment(array_type: Any) -> int:
+    return 4 if array_type.dtype == types.float32 else 8
+
+
+@intrinsic
+def load(typingctx: Any, array: Any, offset: Any) -> Any:
+    """The register at `array[offset : offset + lanes]`."""
+    vec = Vec(array.dtype)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        pointer = vector_pointer(context, builder, sig.args[0], *args)
+        return builder.load(pointer, align=alignment(sig.args[0]))
+
+    return vec(array, types.intp), codegen
+
+
+@intrinsic
+def store(typingctx: Any, array: Any, offset: Any, value: Any) -> Any:
+    vec = Vec(array.dtype)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        pointer = vector_pointer(context, builder, sig.args[0], *args[:2])
+        value_ir = _as_vector(context, builder, args[2], sig.args[2], vec)
+        builder.store(value_ir, pointer, align=alignment(sig.args[0]))
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, value), codegen
+
+
+@intrinsic
+def get(typingctx: Any, array: Any, offset: Any) -> Any:
+    """`array.flat[offset]` without wrap-around."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.load(element_pointer(context, builder, sig.args[0], *args))
+
+    return array.dtype(array, types.intp), codegen
+
+
+@intrinsic
+def put(typingctx: Any, array: Any, offset: Any, value: Any) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        number = context.cast(builder, args[2], sig.args[2], sig.args[0].dtype)
+        builder.store(number, element_pointer(context, builder, sig.args[0], *args[:2]))
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp, value), codegen
+
+
+@intrinsic
+def spread(typingctx: Any, array: Any, offset: Any) -> Any:
+    """One number of `array` in all lanes."""
+    vec = Vec(array.dtype)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return emit(builder, vec).splat(builder.load(element_pointer(context, builder, sig.args[0], *args)))
+
+    return vec(array, types.intp), codegen
+
+
+@intrinsic
+def zeros(typingctx: Any, array: Any) -> Any:
+    """A register of zeros, of the array's dtype."""
+    vec = Vec(array.dtype)
+    return vec(array), lambda context, builder, sig, args: emit(builder, vec).const(0.0)
+
+
+@intrinsic
+def lane_count(typingctx: Any, array: Any) -> Any:
+    lanes = lanes_of(array.dtype)
+    return types.intp(array), lambda context, builder, sig, args: context.get_constant(types.intp, lanes)
+
+
+@intrinsic
+def first_lanes(typingctx: Any, array: Any, count: Any) -> Any:
+    """The mask of lanes 0 … count−1."""
+    lanes = lanes_of(array.dtype)
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        integers = ir.VectorType(ir.IntType(32), lanes)
+        count_ir = Emit(builder, integers).splat(builder.trunc(args[1], ir.IntType(32)))
+        return builder.icmp_signed("<", ir.Constant(integers, list(range(lanes))), count_ir)
+
+    return Mask(lanes)(array, types.intp), codegen
+
+
+@intrinsic
+def where(typingctx: Any, mask: Any, a: Any, b: Any) -> Any:
+    vec = _common(a, b)
+    if vec is None or not isinstance(mask, Mask):
+        return None
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        yes, no = (_as_vector(context, builder, args[k], sig.args[k], vec) for k in (1, 2))
+        return builder.select(args[0], yes, no)
+
+    return vec(mask, a, b), codegen
+
+
+@intrinsic
+def any_lane(typingctx: Any, mask: Any) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        bits = builder.bitcast(args[0], ir.IntType(sig.args[0].lanes))
+        return builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
+
+    return types.boolean(mask), codegen
+
+
+@intrinsic
+def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return emit(builder, sig.return_type).fma(*args)
+
+    return a(a, a, a), codegen
+
+
+@intrinsic
+def lane_sum(typingctx: Any, a: Any) -> Any:
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return emit(builder, sig.args[0]).lane_sum(args[0])
+
+    return a.dtype(a), codegen
+
+
+def _unary(name: str, build: Any) -> Any:
+    def typing(typingctx: Any, a: Any) -> Any:
+        if not isinstance(a, Vec):
+            return None
+        return a(a), lambda context, builder, sig, args: build(emit(builder, sig.args[0]), args[0])
+
+    typing.__name__ = name
+    return intrinsic(typing)
+
+
+vtanh = _unary("vtanh", tanh)
+vsigmoid = _unary("vsigmoid", sigmoid)
+vexpm1 = _unary("vexpm1", expm1)
+vexp = _unary("vexp", exp)
+
+intp = ir.IntType(types.intp.bitwidth)
+
+
+class Loop:
+    """`for k in range(count)` around vector sums that stay in registers."""
+
+    def __init__(self, builder: Any, count: Any, starts: list[Any]) -> None:
+        self.builder = builder
+        before = builder.block
+        self.body = builder.append_basic_block("k.body")
+        self.done = builder.append_basic_block("k.done")
+        zero = ir.Constant(intp, 0)
+        some = builder.icmp_signed(">", count, zero)
+        builder.cbranch(some, self.body, self.done)
+        builder.position_at_end(self.body)
+        self.k = builder.phi(intp)
+        self.k.add_incoming(zero, before)
+        self.sums = [builder.phi(start.type) for start in starts]
+        for phi, start in zip(self.sums, starts, strict=True):
+            phi.add_incoming(start, before)
+        self.count, self.before, self.starts = count, before, starts
+
+    def close(self, values: list[Any]) -> list[Any]:
+        builder = self.builder
+        after = builder.block
+        following = builder.add(self.k, ir.Constant(intp, 1))
+        self.k.add_incoming(following, after)
+        for phi, value in zip(self.sums, values, strict=True):
+            phi.add_incoming(value, after)
+        builder.cbranch(builder.icmp_signed("<", following, self.count), self.body, self.done)
+        builder.position_at_end(self.done)
+        results = []
+        for start, value in zip(self.starts, values, strict=True):
+            result = builder.phi(start.type)
+            result.add_incoming(start, self.before)
+            result.add_incoming(value, after)
+            results.append(result)
+        return results

@@ -1,0 +1,8 @@
+"""The recurrences of small networks on the GPU: a whole sequence in one launch, written in Triton.
+
+Nothing here imports Triton until `forward` or `backward` is called.
+"""
+
+from .launch import KINDS, MAX_HIDDEN, Launch, Weights, available, backward, default_launch, forward
+
+__all__ = ["KINDS", "MAX_HIDDEN", "Launch", "Weights", "available", "backward", "default_launch", "forward"]

@@ -1,0 +1,425 @@
+"""The CPU kernels against the plain path: outputs, depth, cost and every gradient."""
+
+from __future__ import annotations
+
+import copy
+import os
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from eirehn.cells import EIREHNCell, RecurrentCell, RHNCell, SREHNCell, SRHNCell
+from eirehn.ops import cpu
+from eirehn.ops.cpu import memory
+from eirehn.ops.fused import weights_of
+from eirehn.ops.reference import scan
+
+HYPER = ("printed", "recursive", "additive", "scaling")
+SYSTEMS = (*HYPER, "SREHN", "SRHN", "RHN")
+
+
+@pytest.fixture(autouse=True)
+def _poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "poison", True)
+
+
+def make_cell(system: str, X: int, H: int, depth: int, gates: str, seed: int) -> RecurrentCell:
+    torch.manual_seed(seed)
+    if system == "RHN":
+        return RHNCell(X, H, depth=depth, dtype=torch.float64)
+    if system == "SRHN":
+        return SRHNCell(X, H, depth=depth, dtype=torch.float64)
+    if system == "SREHN":
+        cell: SREHNCell = SREHNCell(X, H, max_depth=depth, dtype=torch.float64)
+    else:
+        cell = EIREHNCell(X, H, max_depth=depth, weight_update=system, dtype=torch.float64)
+    with torch.no_grad():
+        if gates == "open":  # at every depth up to 10
+            cell.alpha_hat.fill_(-7.0)
+            cell.b_a.fill_(-6.0)
+        elif gates == "shut":
+            cell.alpha_hat.fill_(-4.0)
+            cell.b_a.fill_(6.0)
+        else:  # anything from none to all of ten inner steps, unit by unit and sample by sample
+            cell.alpha_hat.uniform_(-6.0, -1.5)
+            cell.b_a.uniform_(-6.0, 1.5)
+            cell.W_ax.uniform_(-3.0, 3.0)
+            cell.W_ah.uniform_(-1.0, 1.0)
+            cell.beta_hat.uniform_(-2.0, 3.0)
+        for name, parameter in cell.named_parameters():
+            if name in ("b", "b_z", "b_bar", "s_0", "g_0", "z_0"):
+                parameter.uniform_(-0.5, 0.5)
+    return cell
+
+
+class Problem(NamedTuple):
+    cells: list[RecurrentCell]
+    x: Tensor  # (E, N, X)
+    h0: Tensor  # (E, B, H)
+    mask: Tensor | None  # (E, B, H)
+    batch_sizes: list[int]
+    depth: int
+    reverse: bool
+    d_out: Tensor  # (E, N, H)
+    d_cost: Tensor | None  # (E, N)
+
+
+def make_problem(
+    system: str, *, X: int = 2, H: int = 5, sizes: list[int], depth: int = 3, gates: str = "mixed", E: int = 1,
+    masked: bool = False, reverse: bool = False, with_cost: bool = True, seed: int = 0,
+) -> Problem:  # fmt: skip
+    cells = [make_cell(system, X, H, depth, gates, seed + e) for e in range(E)]
+    draw = torch.Generator().manual_seed(seed)
+    N, B = sum(sizes), sizes[0]
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*shape, dtype=torch.float64, generator=draw)
+
+    mask = (normal(E, B, H) > 0).double() * 2 if masked else None
+    d_cost = normal(E, N) if with_cost else None
+    return Problem(
+        cells, normal(E, N, X), normal(E, B, H) * 0.5, mask, sizes, depth, reverse, normal(E, N, H), d_cost
+    )
+
+
+def cast(problem: Problem, dtype: torch.dtype) -> Problem:
+    cells = [copy.deepcopy(cell).to(dtype) for cell in problem.cells]
+    tensors = {k: v.to(dtype) for k, v in problem._asdict().items() if isinstance(v, Tensor)}
+    return problem._replace(cells=cells, **tensors)
+
+
+def plain(problem: Problem) -> dict[str, Tensor]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # these products are too small for more
+    try:
+        return plain_results(problem)
+    finally:
+        torch.set_num_threads(threads)
+
+
+def plain_results(problem: Problem) -> dict[str, Tensor]:
+    results: dict[str, list[Tensor]] = {}
+    for e, cell in enumerate(problem.cells):
+        cell.zero_grad()
+        x, h0 = (t[e].clone().requires_grad_() for t in (problem.x, problem.h0))
+        run = scan(
+            cell, x, problem.batch_sizes, h0, max_depth=problem.depth, reverse=problem.reverse,
+            h_mask=None if problem.mask is None else problem.mask[e], with_cost=True,
+        )  # fmt: skip
+        depth = torch.cat([run.depth[t, :b] for t, b in enumerate(problem.batch_sizes)])
+        assert run.cost is not None
+        cost = torch.cat([run.cost[t, :b] for t, b in enumerate(problem.batch_sizes)])
+        loss = (run.out * problem.d_out[e]).sum()
+        if problem.d_cost is not None:
+            loss = loss + (cost * problem.d_cost[e]).sum()
+        loss.backward()
+        collect(results, cell, x, h0, run.out, depth, cost)
+    return {name: torch.stack(parts) for name, parts in results.items()}
+
+
+def collect(results: Any, cell: RecurrentCell, x: Tensor, h0: Tensor, *outputs: Tensor) -> None:
+    values = dict(zip(("out", "depth", "cost"), outputs, strict=True))
+    for name, leaf in {"x": x, "h0": h0, **dict(cell.named_parameters())}.items():
+        values[f"d {name}"] = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
+    for name, value in values.items():
+        results.setdefault(name, []).append(value.detach())
+
+
+def kernel_parameters(cell: RecurrentCell) -> tuple[str, list[Tensor | None]]:
+    """What `cpu.Parameters` holds, still tied to the cell's own parameters."""
+    kind = cell.weight_update if isinstance(cell, EIREHNCell) else "none"
+    return kind, list(weights_of(cell, cell.constants()))
+
+
+def arrays(problem: Problem, us: list[Tensor], tied: list[list[Tensor | None]]) -> Any:
+    stacked = [
+        None if parts[0] is None else torch.stack([p.detach() for p in parts]).numpy()
+        for parts in zip(*tied, strict=True)
+    ]
+    u = torch.stack([u.detach() for u in us]).numpy()
+    mask = None if problem.mask is None else problem.mask.numpy()
+    sizes = np.array(problem.batch_sizes, np.int64)
+    return cpu.Parameters(*stacked), u, problem.h0.numpy(), mask, sizes
+
+
+def fast(problem: Problem) -> dict[str, Tensor]:
+    xs = [x.clone().requires_grad_() for x in problem.x]
+    us = [cell.project(x) for cell, x in zip(problem.cells, xs, strict=True)]
+    kinds_and_tied = [kernel_parameters(cell) for cell in problem.cells]
+    kind, tied = kinds_and_tied[0][0], [tied for _, tied in kinds_and_tied]
+    args = arrays(problem, us, tied)
+    options: Any = {"max_depth": problem.depth, "reverse": problem.reverse}
+    run = cpu.forward(kind, *args, **options)
+    d_cost = None if problem.d_cost is None else problem.d_cost.numpy()
+    grads = cpu.backward(kind, *args, run.out, problem.d_out.numpy(), d_cost, **options)
+    results: dict[str, list[Tensor]] = {}
+    for e, cell in enumerate(problem.cells):
+        cell.zero_grad()
+        pairs = [(us[e], grads.u[e])]
+        pairs += [(t, g[e]) for t, g in zip(tied[e], grads.parameters, strict=True) if t is not None]
+        torch.autograd.backward([t for t, _ in pairs], [torch.from_numpy(g) for _, g in pairs])
+        h0 = problem.h0[e].clone().requires_grad_()
+        h0.grad = torch.from_numpy(grads.h0[e])
+        collect(results, cell, xs[e], h0, *(torch.from_numpy(part[e]) for part in run))
+    return {name: torch.stack(parts) for name, parts in results.items()}
+
+
+def error(value: Tensor, truth: Tensor) -> float:
+    scale = truth.abs().max().item()
+    difference = (value.double() - truth).abs().max().item()
+    return difference / scale if scale > 0 else difference
+
+
+def check(problem: Problem) -> None:
+    truth = plain(problem)
+    double = fast(problem)
+    for name, value in double.items():
+        assert value.shape == truth[name].shape, name
+        assert error(value, truth[name]) <= 1e-11, name
+    assert torch.equal(double["depth"], truth["depth"])
+    single = cast(problem, torch.float32)
+    ours, theirs = fast(single), plain(single)
+    if not torch.equal(theirs["depth"], truth["depth"]) or not torch.equal(ours["depth"], truth["depth"]):
+        return  # a gate so near to shutting that float32 cannot tell: nothing to compare
+    for name, value in ours.items():
+        bound = 3 * error(theirs[name], truth[name]) + 1e-6
+        assert error(value, truth[name]) <= min(bound, 1e-4), name
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize(
+    ("H", "X", "B", "T", "depth"),
+    [
+        (1, 1, 1, 1, 1),
+        (3, 2, 7, 2, 3),
+        (20, 2, 20, 17, 3),
+        (33, 9, 7, 17, 10),
+        (48, 9, 20, 2, 10),
+        (48, 1, 1, 17, 3),
+    ],
+)
+@pytest.mark.parametrize("gates", ["open", "mixed"])
+def test_matches_the_plain_path(system: str, H: int, X: int, B: int, T: int, depth: int, gates: str) -> None:
+    check(make_problem(system, H=H, X=X, sizes=[B] * T, depth=depth, gates=gates))
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("sizes", [[7, 7, 5, 5, 2, 1], [40, 33, 20, 17, 16, 1, 1], [1, 1, 1]], ids=len)
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("E", [1, 3])
+def test_packed_reversed_masked_and_stacked(
+    system: str, sizes: list[int], reverse: bool, masked: bool, E: int
+) -> None:
+    check(make_problem(system, H=6, sizes=sizes, depth=4, E=E, reverse=reverse, masked=masked, seed=3))
+
+
+@pytest.mark.parametrize("system", [*HYPER, "SREHN"])
+def test_gates_shut_from_the_start(system: str) -> None:
+    problem = make_problem(system, H=6, sizes=[20] * 3, gates="shut")
+    check(problem)
+    results = fast(problem)
+    assert not results["depth"].any()
+    assert torch.equal(results["out"], problem.h0.repeat(1, 3, 1))  # to the bit
+
+
+@pytest.mark.parametrize("system", ["printed", "RHN"])
+def test_without_a_gradient_of_the_cost(system: str) -> None:
+    check(make_problem(system, H=6, sizes=[20] * 3, with_cost=False))
+
+
+def test_an_rhn_may_be_cut_short() -> None:
+    check(make_problem("RHN", H=6, sizes=[7] * 3, depth=4)._replace(depth=2))
+
+
+def test_alpha_beyond_its_limit() -> None:
+    problem = make_problem("printed", H=6, sizes=[7] * 3)
+    with torch.no_grad():
+        problem.cells[0].alpha_hat[:2] = 1000.0
+    check(problem)
+
+
+def run_arrays(problem: Problem) -> tuple[list[np.ndarray], list[np.ndarray]]:
+    """Everything `forward` and `backward` give back, as arrays."""
+    return prepared(problem)()
+
+
+def everything(problem: Problem) -> list[bytes]:
+    outputs, grads = run_arrays(problem)
+    return [array.tobytes() for array in (*outputs, *grads)]
+
+
+def prepared(problem: Problem) -> Callable[[], tuple[list[np.ndarray], list[np.ndarray]]]:
+    """`run_arrays` with all that torch has to do already done."""
+    kinds_and_tied = [kernel_parameters(cell) for cell in problem.cells]
+    us = [cell.project(x) for cell, x in zip(problem.cells, problem.x, strict=True)]
+    args = arrays(problem, us, [tied for _, tied in kinds_and_tied])
+    options: Any = {"max_depth": problem.depth, "reverse": problem.reverse}
+    assert problem.d_cost is not None
+    d_out, d_cost, kind = problem.d_out.numpy(), problem.d_cost.numpy(), kinds_and_tied[0][0]
+
+    def run() -> tuple[list[np.ndarray], list[np.ndarray]]:
+        outputs = cpu.forward(kind, *args, **options)
+        grads = cpu.backward(kind, *args, outputs.out, d_out, d_cost, **options)
+        return list(outputs), [grads.u, grads.h0, *(g for g in grads.parameters if g is not None)]
+
+    return run
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("where", ["x", "h0"])
+@pytest.mark.parametrize("sizes", [[5] * 4, [5, 5, 4, 2]], ids=["plain", "packed"])
+def test_nan_stays_in_its_sample(system: str, where: str, sizes: list[int]) -> None:
+    problem = make_problem(system, H=6, sizes=sizes)
+    clean, clean_grads = run_arrays(problem)
+    bad = getattr(problem, where).clone()
+    bad[0, 3] = torch.nan  # at the first time step of sample 3
+    outputs, grads = run_arrays(problem._replace(**{where: bad}))
+    plain_out = scan(
+        problem.cells[0], bad[0] if where == "x" else problem.x[0], sizes,
+        bad[0] if where == "h0" else problem.h0[0], max_depth=problem.depth, with_cost=True,
+    )  # fmt: skip
+    expected = plain_out.out.detach().numpy()
+    assert np.array_equal(np.isnan(outputs[0][0]), np.isnan(expected))
+    assert np.isnan(expected).any()
+    sample = np.concatenate([np.arange(b) for b in sizes])
+    others = sample != 3
+    for ours, before in zip([*outputs, grads[0]], [*clean, clean_grads[0]], strict=True):
+        assert np.array_equal(ours[0, others], before[0, others])
+    assert np.array_equal(grads[1][0, [0, 1, 2, 4]], clean_grads[1][0, [0, 1, 2, 4]])
+
+
+def test_same_bits_twice() -> None:
+    problem = cast(make_problem("printed", H=20, sizes=[40] * 9, depth=6, E=3), torch.float32)
+    assert everything(problem) == everything(problem)
+
+
+def test_a_member_does_not_see_the_others() -> None:
+    problem = cast(make_problem("printed", H=20, sizes=[40] * 3, E=3), torch.float32)
+    together, _ = run_arrays(problem)
+    alone = problem._replace(
+        cells=problem.cells[1:2],
+        **{k: v[1:2] for k, v in problem._asdict().items() if isinstance(v, Tensor)},
+    )
+    for a, b in zip(together, run_arrays(alone)[0], strict=True):
+        assert np.array_equal(a[1:2], b)
+
+
+def test_two_python_threads_at_once() -> None:
+    problem = cast(make_problem("printed", H=20, sizes=[40] * 9, depth=6), torch.float32)
+    expected = everything(problem)
+    with ThreadPoolExecutor(4) as executor:
+        runs = [executor.submit(everything, problem) for _ in range(24)]
+        assert all(run.result() == expected for run in runs)
+
+
+def in_new_python(script: str, **environment: str) -> str:
+    paths = [str(Path(__file__).parent), *sys.path]
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=120,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment},
+    )  # fmt: skip
+    assert run.returncode == 0, run.stderr
+    return run.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_forked_child_runs_too() -> None:
+    out = in_new_python("""
+        import os, torch
+        from test_ops_cpu import cast, make_problem, prepared
+        torch.set_num_threads(2)
+        run = prepared(cast(make_problem("printed", H=20, sizes=[40] * 9, depth=6), torch.float32))
+        everything = lambda: [array.tobytes() for arrays in run() for array in arrays]
+        expected = everything()
+        child = os.fork()
+        same = everything() == expected
+        if child == 0:
+            os._exit(0 if same else 3)
+        print(same, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+    """)
+    assert out.split() == ["True", "0"]
+
+
+@pytest.mark.parametrize("folder", ["gone", "never"])
+def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, folder: str) -> None:
+    (tmp_path / "kernel_in_a_file.py").write_text("def kernel(x):\n    x[0] = 2.0\n")
+    (tmp_path / "file").write_text("")
+    cache = tmp_path / ("cache" if folder == "gone" else "file/cache")
+    out = in_new_python(
+        f"""
+        import pathlib, shutil, sys
+        sys.path.insert(0, {str(tmp_path)!r})
+        import numpy as np
+        from kernel_in_a_file import kernel
+        from eirehn.ops.cpu.kernels import Kernel
+        compiled = Kernel(kernel, "stamp")
+        cache = pathlib.Path({str(cache)!r})
+        if cache.exists():  # found writable, and then taken away
+            shutil.rmtree(cache)
+            cache.write_text("")
+        x = np.zeros(1)
+        compiled(x)
+        print(x[0])
+        """,
+        NUMBA_CACHE_DIR=str(cache),
+    )
+    assert out.split() == ["2.0"]
+
+
+def test_what_does_not_fit_is_refused() -> None:
+    problem = make_problem("printed", H=6, sizes=[7] * 3)
+    kind, tied = kernel_parameters(problem.cells[0])
+    u = problem.cells[0].project(problem.x[0])
+    parameters, *rest = arrays(problem, [u], [tied])
+    for wrong in ({"P_bar": parameters.P_bar[..., :2]}, {"alpha": None}, {"b": parameters.b.astype(np.float32)}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            cpu.forward(kind, parameters._replace(**wrong), *rest, max_depth=3)
+    with pytest.raises(ValueError, match="u must"):
+        cpu.forward(kind, parameters, rest[0][:, 1:], *rest[1:], max_depth=3)
+    with pytest.raises(ValueError, match="batch_sizes"):
+        cpu.forward(kind, parameters, *rest[:3], np.array([7, 6, 8]), max_depth=3)
+
+
+def test_read_only_and_strided_arrays() -> None:
+    problem = make_problem("printed", H=6, sizes=[7] * 3)
+    kind, tied = kernel_parameters(problem.cells[0])
+    u = problem.cells[0].project(problem.x[0])
+    parameters, u_array, h0, mask, sizes = arrays(problem, [u], [tied])
+    expected = cpu.forward(kind, parameters, u_array, h0, mask, sizes, max_depth=3)
+    for array in (parameters.W_h, sizes, h0):
+        array.flags.writeable = False
+    doubled = np.repeat(parameters.alpha, 2, axis=-1)[:, ::2]
+    found = cpu.forward(kind, parameters._replace(alpha=doubled), u_array, h0, mask, sizes, max_depth=3)
+    assert np.array_equal(found.out, expected.out)
+
+
+def test_importing_compiles_nothing() -> None:
+    assert in_new_python("import sys, eirehn.ops.cpu; print('numba' in sys.modules)").split() == ["False"]
+
+
+@pytest.mark.parametrize(("dtype", "wide"), [(np.float32, np.float64), (np.float64, np.longdouble)])
+def test_functions_to_the_last_places(dtype: Any, wide: Any) -> None:
+    from vector_functions import apply
+
+    draw = np.random.default_rng(0)
+    x = np.concatenate([draw.normal(size=4096) * scale for scale in (1e-4, 0.1, 1, 10)]).astype(dtype)
+    exact = x.astype(wide)
+    truths = np.tanh(exact), 1 / (1 + np.exp(-exact)), np.expm1(exact)
+    for value, truth in zip(apply(x), truths, strict=True):
+        assert (np.abs(value - truth) <= 3 * np.spacing(np.abs(truth).astype(dtype))).all()
+    special = np.zeros(16, dtype)
+    special[:6] = [np.nan, np.inf, -np.inf, -0.0, 1e4, -1e4]
+    tanh, sigmoid, _ = apply(special)
+    assert np.array_equal(tanh[:6], [np.nan, 1, -1, 0, 1, -1], equal_nan=True)
+    assert np.signbit(tanh[3])
+    assert np.array_equal(sigmoid[:6], [np.nan, 1, 0, 0.5, 1, 0], equal_nan=True)
