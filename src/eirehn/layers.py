@@ -135,12 +135,13 @@ class RecurrentLayer(nn.Module):
     ) -> tuple[Tensor, list[Scan]]:
         """All cells over the rows; `inputs`, where given, collects what each cell read."""
         data, scans = rows.data, []
+        cells = self._all_cells()
         for layer in range(self.num_layers):
             if layer > 0:
                 data = F.dropout(data, self.dropout, training)
             for direction in range(self.num_directions):
                 index = layer * self.num_directions + direction
-                cell = self._all_cells()[index]
+                cell = cells[index]
                 if inputs is not None:
                     inputs.append(data)
                 scans.append(
@@ -188,12 +189,12 @@ class RecurrentLayer(nn.Module):
             raise ValueError(
                 f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {data.size(-1)}"
             )
-        check_dtype(data, self._all_cells()[0].weight())
+        check_dtype(data, self._first_cell().weight())
         return Rows.of(input, batch_first=self.batch_first)
 
     def _initial_states(self, hx: Any, rows: Rows) -> Tensor:
         """(layers · directions, B, S), in the rows' order of samples."""
-        cell, batch = self._all_cells()[0], rows.batch_sizes[0]
+        cell, batch = self._first_cell(), rows.batch_sizes[0]
         if hx is None:
             return cell.initial_state(batch).expand(len(self.cells), -1, -1)
         parts = cell.state_parts(hx)
@@ -212,6 +213,9 @@ class RecurrentLayer(nn.Module):
 
     def _final_states(self, states: Tensor, rows: Rows) -> Any:
         return rows.states_out(states)
+
+    def _first_cell(self) -> RecurrentCell:
+        return self.cells[0]  # type: ignore[return-value]  # a ModuleList does not know what it holds
 
     def _all_cells(self) -> list[RecurrentCell]:
         return list(self.cells)  # type: ignore[arg-type]  # a ModuleList does not know what it holds

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from itertools import accumulate
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..cells import EIREHNCell, RecurrentCell, RHNCell, SREHNCell
-from ..cells.base import Constants
-from .operator import Weights, recurrence
+from ..cells.base import Constants, stops_by_data
+from . import implementations
+from .operator import Weights, recurrence, recurrence_backward
 from .reference import Scan, masked_rows
 
 
@@ -31,20 +33,46 @@ def fused_scan(
     u = cell.project(masked_rows(x, x_mask, batch_sizes))
     weights = weights_of(cell, cell.constants())
     kind = cell.weight_update if isinstance(cell, EIREHNCell) else "none"
-    mask = None if h_mask is None else h_mask[None]
-    out, depth, cost = recurrence(
-        u[None],
-        state[None],
-        mask,
-        *(None if each is None else each[None] for each in weights),
-        batch_sizes,
-        kind,
-        max_depth,
-        reverse,
-        backend,
-    )
-    last = final_rows(out[0], batch_sizes, reverse)
-    return Scan(out[0], last, by_step(depth[0], batch_sizes), by_step(cost[0], batch_sizes) if with_cost else None)
+    options = (batch_sizes, kind, max_depth, reverse, backend)
+    if not stops_by_data(u):
+        # While a graph is traced or under vmap, the registered operator: one node, one call for all members.
+        given = (None if each is None else each[None] for each in (u, state, h_mask, *weights))
+        out, depth, cost = (each[0] for each in recurrence(*given, *options))
+    elif torch.is_grad_enabled():
+        out, depth, cost = Recurrence.apply(options, u, state, h_mask, *weights)  # type: ignore[no-untyped-call]
+    else:
+        out, depth, cost = implementations.forward(u, state, h_mask, weights, *options)
+    last = final_rows(out, batch_sizes, reverse)
+    return Scan(out, last, by_step(depth, batch_sizes), by_step(cost, batch_sizes) if with_cost else None)
+
+
+class Recurrence(torch.autograd.Function):
+    """The operator called directly, for one model in eager mode: the registered one costs as much again as a small
+    network takes. Tensors come without the ensemble axis."""
+
+    @staticmethod
+    def forward(ctx: Any, options: tuple[Any, ...], *tensors: Any) -> tuple[Tensor, Tensor, Tensor]:
+        u, h0, mask, *weights = tensors
+        out, depth, cost = implementations.forward(u, h0, mask, Weights(*weights), *options)
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(depth)
+        ctx.save_for_backward(*tensors, out)
+        ctx.options = options
+        return out, depth, cost
+
+    @staticmethod
+    def backward(ctx: Any, d_out: Tensor | None, _: None, d_cost: Tensor | None) -> tuple[Tensor | None, ...]:
+        *tensors, out = ctx.saved_tensors
+        if d_out is None:
+            d_out = torch.zeros_like(out)
+        u, h0, mask, *weights = tensors
+        if torch.is_grad_enabled():  # somebody wants the gradient's own gradient: the operator has one
+            given = (None if each is None else each[None] for each in (*tensors, out, d_out, d_cost))
+            found = iter([each[0] for each in recurrence_backward(*given, *ctx.options)])
+        else:
+            found = iter(implementations.backward(u, h0, mask, Weights(*weights), out, d_out, d_cost, *ctx.options))
+        gradients = [None if each is None else next(found) for each in (u, h0, *weights)]
+        return None, gradients[0], gradients[1], None, *gradients[2:]
 
 
 def weights_of(cell: RecurrentCell, constants: Constants) -> Weights:

@@ -1,4 +1,7 @@
-"""The operator's contract handed to the kernels of a backend."""
+"""The operator's contract handed to the kernels of a backend.
+
+Tensors come with the ensemble axis of the operator, or all without it, for one model.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,6 @@ import torch
 from torch import Tensor
 
 if TYPE_CHECKING:
-    from . import triton
     from .operator import Weights
 
 
@@ -32,35 +34,35 @@ def forward(
     reverse: bool,
     backend: str,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    alone = u.dim() == 2
+    results: Sequence[Any]
     if backend == "cpu":
         from . import cpu
 
-        result = cpu.forward(
+        results = cpu.forward(
             kind,
-            cpu.Parameters(*map(_array, weights)),
-            u.numpy(),
-            h0.numpy(),
-            _array(mask),
+            cpu.Parameters(*(_array(each, alone) for each in weights)),
+            *(_array(u, alone), _array(h0, alone), _array(mask, alone)),
             _sizes(tuple(batch_sizes)),
             max_depth=max_depth,
             reverse=reverse,
         )
-        return torch.from_numpy(result.out), torch.from_numpy(result.depth), torch.from_numpy(result.cost)
+        out, depth, cost = (torch.from_numpy(each[0] if alone else each) for each in results)
+        return out, depth, cost
     from . import triton
 
-    sizes, offsets = _sizes_on(u.device, tuple(batch_sizes))
-    return triton.forward(
-        u.contiguous(),
-        h0.contiguous(),
-        _contiguous(weights),
-        sizes,
-        offsets,
-        kind=_triton_kind(kind, weights),
+    results = triton.forward(
+        *(_whole(u, alone), _whole(h0, alone)),
+        triton.Weights(*(_whole(each, alone) for each in weights)),
+        *_sizes_on(u.device, tuple(batch_sizes)),
+        kind=_triton_kind(kind, weights, alone),
         max_depth=max_depth,
-        mask=None if mask is None else mask.contiguous(),
+        mask=_whole(mask, alone),
         reverse=reverse,
         out_dtype=h0.dtype,
     )
+    out, depth, cost = (each[0] if alone else each for each in results)
+    return out, depth, cost
 
 
 def backward(
@@ -77,54 +79,55 @@ def backward(
     reverse: bool,
     backend: str,
 ) -> list[Tensor]:
+    """The gradients of u, h0 and of each weight there is, in order."""
+    alone = u.dim() == 2
     if backend == "cpu":
         from . import cpu
 
         found = cpu.backward(
             kind,
-            cpu.Parameters(*map(_array, weights)),
-            u.numpy(),
-            h0.numpy(),
-            _array(mask),
+            cpu.Parameters(*(_array(each, alone) for each in weights)),
+            *(_array(u, alone), _array(h0, alone), _array(mask, alone)),
             _sizes(tuple(batch_sizes)),
-            out.numpy(),
-            d_out.numpy(),
-            _array(d_cost),
+            *(_array(out, alone), _array(d_out, alone), _array(d_cost, alone)),
             max_depth=max_depth,
             reverse=reverse,
         )
-        return [torch.from_numpy(each) for each in (found.u, found.h0, *found.parameters) if each is not None]
+        arrays = [each for each in (found.u, found.h0, *found.parameters) if each is not None]
+        return [torch.from_numpy(each[0] if alone else each) for each in arrays]
     from . import triton
 
-    sizes, offsets = _sizes_on(u.device, tuple(batch_sizes))
     d_u, d_h0, gradients = triton.backward(
-        u.contiguous(),
-        h0.contiguous(),
-        _contiguous(weights),
-        sizes,
-        offsets,
-        out.contiguous(),
-        d_out.contiguous(),
-        None if d_cost is None else d_cost.contiguous(),
-        kind=_triton_kind(kind, weights),
+        *(_whole(u, alone), _whole(h0, alone)),
+        triton.Weights(*(_whole(each, alone) for each in weights)),
+        *_sizes_on(u.device, tuple(batch_sizes)),
+        *(_whole(out, alone), _whole(d_out, alone), _whole(d_cost, alone)),
+        kind=_triton_kind(kind, weights, alone),
         max_depth=max_depth,
-        mask=None if mask is None else mask.contiguous(),
+        mask=_whole(mask, alone),
         reverse=reverse,
     )
-    return [each for each in (d_u, d_h0, *gradients) if each is not None]
+    return [each[0] if alone else each for each in (d_u, d_h0, *gradients) if each is not None]
 
 
-def _contiguous(weights: Weights) -> triton.Weights:
-    from . import triton
+def _array(tensor: Tensor | None, alone: bool) -> Any:
+    if tensor is None:
+        return None
+    array = tensor.detach().numpy()
+    return array[None] if alone else array
 
-    packed: list[Any] = [None if each is None else each.contiguous() for each in weights]
-    return triton.Weights(*packed)
+
+def _whole(tensor: Tensor | None, alone: bool) -> Any:
+    """Contiguous, and with the ensemble axis."""
+    if tensor is None:
+        return None
+    tensor = tensor.detach().contiguous()
+    return tensor[None] if alone else tensor
 
 
-def _triton_kind(kind: str, weights: Weights) -> str:
-    if weights.W_ah is not None:
-        return kind
-    return "RHN" if weights.W_h.dim() == 4 else "SRHN"
+@lru_cache(maxsize=64)
+def _sizes(batch_sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    return np.array(batch_sizes, np.int64)
 
 
 @lru_cache(maxsize=64)
@@ -134,10 +137,7 @@ def _sizes_on(device: torch.device, batch_sizes: tuple[int, ...]) -> tuple[Tenso
     return sizes.to(device), (sizes.cumsum(0) - sizes).to(device)
 
 
-def _array(tensor: Tensor | None) -> Any:
-    return None if tensor is None else tensor.numpy()
-
-
-@lru_cache(maxsize=64)
-def _sizes(batch_sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    return np.array(batch_sizes, np.int64)
+def _triton_kind(kind: str, weights: Weights, alone: bool) -> str:
+    if weights.W_ah is not None:
+        return kind
+    return "RHN" if weights.W_h.dim() == (3 if alone else 4) else "SRHN"
