@@ -37,6 +37,7 @@ class RecurrentCell(nn.Module):
     """
 
     reset_parameters: Callable[..., None]
+    parameter_names: tuple[str, ...] = ()
 
     def __init__(self, input_size: int, hidden_size: int, *, state_size: int | None = None) -> None:
         super().__init__()

@@ -70,6 +70,7 @@ class EIREHNCell(SREHNCell):
             sizes |= {"P_bar": (2 * hidden_size, self.hyper_size), "b_bar": (2 * hidden_size,)}
         for name, size in sizes.items():
             self.register_parameter(name, nn.Parameter(torch.empty(size, device=device, dtype=dtype)))
+        self.parameter_names = tuple(self._parameters)
         self._hyper_names = tuple(sizes)
         self._reset_hypernetwork(None, 0.0)
 

@@ -44,6 +44,7 @@ class RHNCell(RecurrentCell):
         self.W_h = nn.Parameter(torch.empty(*sets, 2 * hidden_size, hidden_size, **factory))
         self.W_x = nn.Parameter(torch.empty(2 * hidden_size, input_size, **factory))
         self.b = nn.Parameter(torch.empty(*sets, 2 * hidden_size, **factory))
+        self.parameter_names = tuple(self._parameters)
         self.reset_parameters()
 
     def _weight_sets(self) -> tuple[int, ...]:

@@ -40,6 +40,7 @@ class SREHNCell(RecurrentCell):
         self.b_a = nn.Parameter(torch.empty(hidden_size, **factory))
         self.alpha_hat = nn.Parameter(torch.empty(hidden_size, **factory))
         self.beta_hat = nn.Parameter(torch.empty(hidden_size, **factory))
+        self.parameter_names = tuple(self._parameters)
         SREHNCell.reset_parameters(self)  # a subclass starts what it adds by itself
 
     def reset_parameters(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -11,8 +10,7 @@ from torch import Tensor
 
 from ..cells import EIREHNCell, RecurrentCell, RHNCell, SREHNCell
 from ..cells.base import Constants, stops_by_data
-from . import implementations
-from .operator import Weights, recurrence, recurrence_backward
+from .operator import Weights, recurrence
 from .reference import Scan, masked_rows
 
 
@@ -30,49 +28,36 @@ def fused_scan(
     with_cost: bool = False,
 ) -> Scan:
     """As `reference.scan`, in one operator call."""
-    u = cell.project(masked_rows(x, x_mask, batch_sizes))
-    weights = weights_of(cell, cell.constants())
-    kind = cell.weight_update if isinstance(cell, EIREHNCell) else "none"
-    options = (batch_sizes, kind, max_depth, reverse, backend)
-    if not stops_by_data(u):
-        # While a graph is traced or under vmap, the registered operator: one node, one call for all members.
-        given = (None if each is None else each[None] for each in (u, state, h_mask, *weights))
-        out, depth, cost = (each[0] for each in recurrence(*given, *options))
-    elif torch.is_grad_enabled():
-        out, depth, cost = Recurrence.apply(options, u, state, h_mask, *weights)  # type: ignore[no-untyped-call]
+    x = masked_rows(x, x_mask, batch_sizes)
+    if backend == "cpu" and stops_by_data(x):
+        from .cpu.eager import Call, run
+
+        given = (x.to(state.dtype), state, h_mask, *(getattr(cell, name) for name in cell.parameter_names))
+        out, depth, cost = run(Call(cell, batch_sizes, max_depth, reverse), *given)
     else:
-        out, depth, cost = implementations.forward(u, state, h_mask, weights, *options)
+        out, depth, cost = _by_operator(cell, x, batch_sizes, state, h_mask, max_depth, reverse, backend)
     last = final_rows(out, batch_sizes, reverse)
     return Scan(out, last, by_step(depth, batch_sizes), by_step(cost, batch_sizes) if with_cost else None)
 
 
-class Recurrence(torch.autograd.Function):
-    """The operator called directly, for one model in eager mode: the registered one costs as much again as a small
-    network takes. Tensors come without the ensemble axis."""
-
-    @staticmethod
-    def forward(ctx: Any, options: tuple[Any, ...], *tensors: Any) -> tuple[Tensor, Tensor, Tensor]:
-        u, h0, mask, *weights = tensors
-        out, depth, cost = implementations.forward(u, h0, mask, Weights(*weights), *options)
-        ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(depth)
-        ctx.save_for_backward(*tensors, out)
-        ctx.options = options
-        return out, depth, cost
-
-    @staticmethod
-    def backward(ctx: Any, d_out: Tensor | None, _: None, d_cost: Tensor | None) -> tuple[Tensor | None, ...]:
-        *tensors, out = ctx.saved_tensors
-        if d_out is None:
-            d_out = torch.zeros_like(out)
-        u, h0, mask, *weights = tensors
-        if torch.is_grad_enabled():  # somebody wants the gradient's own gradient: the operator has one
-            given = (None if each is None else each[None] for each in (*tensors, out, d_out, d_cost))
-            found = iter([each[0] for each in recurrence_backward(*given, *ctx.options)])
-        else:
-            found = iter(implementations.backward(u, h0, mask, Weights(*weights), out, d_out, d_cost, *ctx.options))
-        gradients = [None if each is None else next(found) for each in (u, h0, *weights)]
-        return None, gradients[0], gradients[1], None, *gradients[2:]
+def _by_operator(
+    cell: RecurrentCell,
+    x: Tensor,
+    batch_sizes: list[int],
+    state: Tensor,
+    h_mask: Tensor | None,
+    max_depth: int,
+    reverse: bool,
+    backend: str,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """`out` (N, H), `depth` (N,) and `cost` (N,)."""
+    u = cell.project(x)
+    weights = weights_of(cell, cell.constants())
+    kind = cell.weight_update if isinstance(cell, EIREHNCell) else "none"
+    # One node of a traced graph, one call for all members under vmap.
+    given = (None if each is None else each[None] for each in (u, state, h_mask, *weights))
+    out, depth, cost = recurrence(*given, batch_sizes, kind, max_depth, reverse, backend)
+    return out[0], depth[0], cost[0]
 
 
 def weights_of(cell: RecurrentCell, constants: Constants) -> Weights:
@@ -84,7 +69,7 @@ def weights_of(cell: RecurrentCell, constants: Constants) -> Weights:
     if constants.z is None:
         return weights
     assert isinstance(cell, EIREHNCell)
-    gated = "P_bar" in cell._parameters
+    gated = "P_bar" in cell.parameter_names
     return weights._replace(
         z1=constants.z,
         W_zs=torch.cat([cell.W_zh, cell.W_zg], -1),

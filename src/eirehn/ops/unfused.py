@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+import copy
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -54,41 +55,23 @@ def _member(
         cell = SREHNCell(1, hidden, device="meta")
     else:
         cell = EIREHNCell(1, hidden, hyper_size=z1.size(-1), weight_update=kind, device="meta")
-    frame = _Frame(cell)
     given = {f"cell.{name}": value for name, value in parameters.items() if value is not None}
-    options = (batch_sizes, max_depth, Constants(alpha, beta, z1), reverse, mask)
-    scan: Scan = torch.func.functional_call(frame, given, (u, h0, *options))
+    options = {"max_depth": max_depth, "reverse": reverse, "h_mask": mask, "with_cost": True}
+    arguments = (steps, u, batch_sizes, h0, Constants(alpha, beta, z1))
+    scan: Scan = torch.func.functional_call(Frame(cell), given, arguments, options)
     assert scan.cost is not None
     running = [t for t, size in enumerate(batch_sizes) for _ in range(size)]
     sample = [i for size in batch_sizes for i in range(size)]
     return scan.out, scan.depth[running, sample], scan.cost[running, sample]
 
 
-class _Frame(nn.Module):
-    """A cell without weights of its own, to be called with others'."""
+class Frame(nn.Module):
+    """A cell to be called with others' weights, by `torch.func.functional_call`."""
 
     def __init__(self, cell: RecurrentCell) -> None:
         super().__init__()
-        self.cell = cell
+        self.cell = copy.copy(cell)  # its own dictionary of parameters: nothing of the caller's is swapped
+        self.cell._parameters = dict(cell._parameters)
 
-    def forward(
-        self,
-        u: Tensor,
-        h0: Tensor,
-        batch_sizes: list[int],
-        max_depth: int,
-        constants: Constants,
-        reverse: bool,
-        mask: Tensor | None,
-    ) -> Scan:
-        return steps(
-            self.cell,
-            u,
-            batch_sizes,
-            h0,
-            constants,
-            max_depth=max_depth,
-            reverse=reverse,
-            h_mask=mask,
-            with_cost=True,
-        )
+    def forward(self, function: Callable[..., Scan], *arguments: Any, **options: Any) -> Scan:
+        return function(self.cell, *arguments, **options)
