@@ -190,8 +190,10 @@ def check(problem: Problem) -> None:
     ours, theirs = fast(single), plain(single)
     if not torch.equal(theirs["depth"], truth["depth"]) or not torch.equal(ours["depth"], truth["depth"]):
         return  # a gate so near to shutting that float32 cannot tell: nothing to compare
+    # Of a single tensor the plain path's error is down to luck, a few roundings this way or that, so the largest of
+    # all counts; and in the smallest problems even that is luck, so sixteen roundings are always allowed.
+    bound = max(3 * max(error(theirs[name], truth[name]) for name in theirs), 16 * torch.finfo(torch.float32).eps)
     for name, value in ours.items():
-        bound = 3 * error(theirs[name], truth[name]) + 1e-6
         assert error(value, truth[name]) <= min(bound, 1e-4), name
 
 
