@@ -139,14 +139,19 @@ def at_least_float32(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
+def transformed() -> bool:
+    """Whether a graph is traced here, or a function transform (vmap, grad, jvp, …) is at work."""
+    if torch.compiler.is_compiling() or torch.jit._trace.is_tracing():
+        return True
+    return torch._C._functorch.maybe_current_level() is not None
+
+
 def stops_by_data(tensor: Tensor) -> bool:
     """Whether Python may look at the values of `tensor` to leave a loop early.
 
     It may not while a graph is traced or captured, under a function transform, and where there are no values.
     """
-    if torch.compiler.is_compiling() or torch.jit._trace.is_tracing():
-        return False
-    if torch._C._functorch.maybe_current_level() is not None:  # inside vmap, grad, jvp, …
+    if transformed():
         return False
     if type(tensor) is not Tensor or tensor.is_meta:
         return False

@@ -13,7 +13,7 @@ from ..cells import ACTCell, EIREHNCell, RecurrentCell
 
 HAS_NUMBA, HAS_TRITON = (importlib.util.find_spec(name) is not None for name in ("numba", "triton"))
 BACKENDS = ("auto", "reference", "cpu", "triton")
-TRITON_MAX_HIDDEN = 128
+TRITON_MAX_HIDDEN = 2048
 CPU_MAX_HIDDEN = 640  # beyond, the products are large enough for the plain path's own kernels to be faster
 
 
@@ -107,7 +107,7 @@ def _triton_obstacle(cell: RecurrentCell, weight: Tensor) -> str | None:
         return f"the weights are on {weight.device}"
     if weight.dtype not in (torch.float32, torch.bfloat16):
         return f"it takes float32 and bfloat16, got {weight.dtype}"
-    if cell.hidden_size > TRITON_MAX_HIDDEN:
+    if cell.hidden_size > (TRITON_MAX_HIDDEN if weight.is_cuda else 128):
         return f"it takes a hidden_size of at most {TRITON_MAX_HIDDEN}, got {cell.hidden_size}"
     if not HAS_TRITON:
         return "triton is not installed"

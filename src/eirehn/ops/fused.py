@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from itertools import accumulate
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from ..cells import EIREHNCell, RecurrentCell, RHNCell, SREHNCell
-from ..cells.base import Constants, stops_by_data
-from .operator import Weights, recurrence
+from ..cells.base import Constants, at_least_float32, stops_by_data, transformed
+from . import implementations
+from .implementations import is_large
+from .operator import Weights, recurrence, recurrence_backward
 from .reference import Scan, masked_rows
 
 
@@ -54,10 +57,58 @@ def _by_operator(
     u = cell.project(x)
     weights = weights_of(cell, cell.constants())
     kind = cell.weight_update if isinstance(cell, EIREHNCell) else "none"
-    # One node of a traced graph, one call for all members under vmap.
-    given = (None if each is None else each[None] for each in (u, state, h_mask, *weights))
-    out, depth, cost = recurrence(*given, batch_sizes, kind, max_depth, reverse, backend)
-    return out[0], depth[0], cost[0]
+    options = (batch_sizes, kind, max_depth, reverse, backend)
+    if u.is_cuda and torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16:
+        u, weights = u.bfloat16(), halved(weights)
+    # The kernels keep the state in float32, and want it so to start from: it is read again by the backward pass.
+    first, mask = at_least_float32(state), None if h_mask is None else at_least_float32(h_mask)
+    if is_large(cell.hidden_size) and not transformed():
+        out, depth, cost = LargeRecurrence.apply(options, u, first, mask, *weights)  # type: ignore[no-untyped-call]
+    else:
+        # One node of a traced graph, one call for all members under vmap.
+        given = (None if each is None else each[None] for each in (u, first, mask, *weights))
+        out, depth, cost = (each[0] for each in recurrence(*given, *options))
+    return out.to(state.dtype), depth, cost
+
+
+def halved(weights: Weights) -> Weights:
+    """All but the gate's own in bfloat16, for products on tensor cores."""
+    exact = ("alpha", "beta")
+    cast = {
+        name: each.bfloat16() for name, each in weights._asdict().items() if each is not None and name not in exact
+    }
+    return weights._replace(**cast)
+
+
+class LargeRecurrence(torch.autograd.Function):
+    """The operator called directly, so that what the forward pass found is there for the backward pass."""
+
+    @staticmethod
+    def forward(ctx: Any, options: tuple[Any, ...], *tensors: Any) -> tuple[Tensor, Tensor, Tensor]:
+        u, h0, mask, *weights = tensors
+        kept: list[Any] | None = [] if any(ctx.needs_input_grad) else None
+        out, depth, cost = implementations.forward(u, h0, mask, Weights(*weights), *options, kept=kept)
+        ctx.set_materialize_grads(False)
+        ctx.mark_non_differentiable(depth)
+        ctx.save_for_backward(*tensors, out)
+        ctx.options, ctx.kept = options, kept
+        return out, depth, cost
+
+    @staticmethod
+    def backward(ctx: Any, d_out: Tensor | None, _: None, d_cost: Tensor | None) -> tuple[Tensor | None, ...]:
+        *tensors, out = ctx.saved_tensors
+        if d_out is None:
+            d_out = torch.zeros_like(out)
+        u, h0, mask, *weights = tensors
+        if torch.is_grad_enabled():  # somebody wants the gradient's own gradient: the operator has one
+            given = (None if each is None else each[None] for each in (*tensors, out, d_out, d_cost))
+            found = iter([each[0] for each in recurrence_backward(*given, *ctx.options)])
+        else:
+            found = iter(
+                implementations.backward(u, h0, mask, Weights(*weights), out, d_out, d_cost, *ctx.options, ctx.kept)
+            )
+        gradients = [None if each is None else next(found) for each in (u, h0, *weights)]
+        return None, gradients[0], gradients[1], None, *gradients[2:]
 
 
 def weights_of(cell: RecurrentCell, constants: Constants) -> Weights:

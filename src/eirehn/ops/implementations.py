@@ -33,7 +33,9 @@ def forward(
     max_depth: int,
     reverse: bool,
     backend: str,
+    kept: list[Any] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """`kept`, for large networks on a GPU, takes what spares `backward` to run the recurrence again."""
     alone = u.dim() == 2
     results: Sequence[Any]
     if backend == "cpu":
@@ -51,7 +53,7 @@ def forward(
         return out, depth, cost
     from . import triton
 
-    results = triton.forward(
+    results = _triton_kernels(h0).forward(
         *(_whole(u, alone), _whole(h0, alone)),
         triton.Weights(*(_whole(each, alone) for each in weights)),
         *_sizes_on(u.device, tuple(batch_sizes)),
@@ -60,8 +62,11 @@ def forward(
         mask=_whole(mask, alone),
         reverse=reverse,
         out_dtype=h0.dtype,
+        **({"keep": True} if kept is not None else {}),
     )
-    out, depth, cost = (each[0] if alone else each for each in results)
+    if kept is not None:
+        kept.append(results[3])
+    out, depth, cost = (each[0] if alone else each for each in results[:3])
     return out, depth, cost
 
 
@@ -78,6 +83,7 @@ def backward(
     max_depth: int,
     reverse: bool,
     backend: str,
+    kept: list[Any] | None = None,
 ) -> list[Tensor]:
     """The gradients of u, h0 and of each weight there is, in order."""
     alone = u.dim() == 2
@@ -97,7 +103,7 @@ def backward(
         return [torch.from_numpy(each[0] if alone else each) for each in arrays]
     from . import triton
 
-    d_u, d_h0, gradients = triton.backward(
+    d_u, d_h0, gradients = _triton_kernels(h0).backward(
         *(_whole(u, alone), _whole(h0, alone)),
         triton.Weights(*(_whole(each, alone) for each in weights)),
         *_sizes_on(u.device, tuple(batch_sizes)),
@@ -106,8 +112,32 @@ def backward(
         max_depth=max_depth,
         mask=_whole(mask, alone),
         reverse=reverse,
+        **({"saved": kept[0]} if kept else {}),
     )
-    return [each[0] if alone else each for each in (d_u, d_h0, *gradients) if each is not None]
+    own = [_apart(each) for each in (d_u, d_h0, *gradients) if each is not None]
+    return [each[0] for each in own] if alone else own
+
+
+def _apart(tensor: Tensor) -> Tensor:
+    """Its own memory: what an operator returns may not share any."""
+    return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
+
+
+SMALL = 128  # up to here one program holds a sample's state; beyond, the whole chip works on each inner step
+
+
+def is_large(hidden_size: int) -> bool:
+    return hidden_size > SMALL
+
+
+def _triton_kernels(h0: Tensor) -> Any:
+    from . import triton
+
+    if is_large(h0.size(-1)):
+        from .triton import large
+
+        return large
+    return triton
 
 
 def _array(tensor: Tensor | None, alone: bool) -> Any:

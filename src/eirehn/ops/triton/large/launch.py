@@ -1,0 +1,284 @@
+"""The host's side of the kernels for large networks: the two passes, and time in chunks that fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..launch import Weights
+from .plan import LargeLaunch, Saved, buffers, chunks, default_launch, run, sizes_of
+from .weights import (
+    Sizes,
+    first_gradient,
+    first_projections,
+    member,
+    of_hyper,
+    of_projections,
+    of_state,
+    pad,
+    summed_gradients,
+    weight_gradients,
+)
+
+
+def forward(
+    u: Tensor,
+    h0: Tensor,
+    weights: Weights,
+    batch_sizes: Tensor,
+    offsets: Tensor,
+    *,
+    kind: str,
+    max_depth: int,
+    mask: Tensor | None = None,
+    reverse: bool = False,
+    out_dtype: torch.dtype | None = None,
+    launch: LargeLaunch | None = None,
+    keep: bool = False,
+) -> Any:
+    """As `triton.forward`: `out` (E, N, H), `depth` (E, N) int64 and `cost` (E, N) float32, and with `keep`
+    behind them what `backward` takes as `saved`. Members of an ensemble run one after the other."""
+    from .pieces import depth_kernel
+
+    size = sizes_of(u, h0, weights, batch_sizes, kind, max_depth)
+    E = h0.size(0)
+    out = torch.empty((E, size.N, size.H), dtype=out_dtype or u.dtype, device=u.device)
+    depth = torch.full((E, size.N), max_depth, dtype=torch.int64, device=u.device)
+    cost = torch.full((E, size.N), float(max_depth), dtype=torch.float32, device=u.device)
+    saved = buffers(u, h0, weights, size, keep)
+    if size.N == 0:
+        return (out, depth, cost, saved) if keep else (out, depth, cost)
+    for e in range(E):
+        own = member(weights, e)
+        dropout = None if mask is None else mask[e]
+        _run_forward(
+            u[e], h0[e], own, dropout, batch_sizes, offsets, out[e], Saved(*(each[e] for each in saved)),
+            size, kind, reverse, keep, launch or default_launch(own.W_h.dtype),
+        )  # fmt: skip
+        if size.elastic:
+            block = min(2048, max(16, 1 << (size.H - 1).bit_length()))
+            depth_kernel[(size.N,)](
+                saved.alphas[e], own.alpha, own.beta, depth[e], cost[e], max_depth, H=size.H, BLOCK=block
+            )
+    return (out, depth, cost, saved) if keep else (out, depth, cost)
+
+
+def backward(
+    u: Tensor,
+    h0: Tensor,
+    weights: Weights,
+    batch_sizes: Tensor,
+    offsets: Tensor,
+    out: Tensor,
+    d_out: Tensor,
+    d_cost: Tensor | None,
+    *,
+    kind: str,
+    max_depth: int,
+    mask: Tensor | None = None,
+    reverse: bool = False,
+    launch: LargeLaunch | None = None,
+    saved: Saved | None = None,
+) -> tuple[Tensor, Tensor, Weights]:
+    """As `triton.backward`. Without `saved` the forward pass is run again, from `out`, in as many chunks of time
+    steps as it takes to stay within `launch.workspace`."""
+    size = sizes_of(u, h0, weights, batch_sizes, kind, max_depth)
+    launch = launch or default_launch(weights.W_h.dtype, backward=True)
+    d_u = torch.empty_like(u)
+    if size.N == 0:
+        nothing = {name: torch.zeros_like(each) for name, each in weights._asdict().items() if each is not None}
+        return d_u, torch.zeros_like(h0), Weights(**nothing)
+    members = []
+    for e in range(h0.size(0)):
+        own = member(weights, e)
+        members.append(
+            _run_backward(
+                u[e], h0[e], own, None if mask is None else mask[e], batch_sizes, offsets, out[e], d_out[e],
+                None if d_cost is None else d_cost[e], d_u[e],
+                None if saved is None else Saved(*(each[e] for each in saved)),
+                size, kind, reverse, launch,
+            )
+        )  # fmt: skip
+    d_h0 = _stack([each for each, _ in members])
+    names = members[0][1].keys()
+    return d_u, d_h0, Weights(**{name: _stack([each[name] for _, each in members]) for name in names})
+
+
+def _stack(tensors: list[Tensor]) -> Tensor:
+    """As torch.stack, without a copy of a single one."""
+    return torch.stack(tensors) if len(tensors) > 1 else tensors[0].contiguous()[None]
+
+
+def _run_forward(
+    u: Tensor,
+    h0: Tensor,
+    weights: Weights,
+    mask: Tensor | None,
+    batch_sizes: Tensor,
+    offsets: Tensor,
+    out: Tensor,
+    saved: Saved,
+    size: Sizes,
+    kind: str,
+    reverse: bool,
+    keep: bool,
+    launch: LargeLaunch,
+) -> None:
+    from .forward_kernel import forward_kernel
+
+    first = pad(h0.float(), size.HP)
+    saved.ew[0, :, : size.HP] = first
+    saved.mh[0] = first if mask is None else first * pad(mask.float(), size.HP)
+    into_z = projections = first_w = None
+    if size.hyper:
+        into_z, projections = of_hyper(weights, size), of_projections(weights, size)
+        first_w = first_projections(weights, projections, size)
+    counter = torch.zeros(1, dtype=torch.int32, device=u.device)
+    tensors = [
+        u, mask, of_state(weights, size), weights.b, weights.alpha, weights.beta, into_z, weights.b_z, first_w,
+        projections, weights.b_bar, batch_sizes, offsets, out, saved.alphas, saved.flags, saved.ew, saved.mh,
+        saved.sgz, counter,
+    ]  # fmt: skip
+    phases = [
+        (i, r, p)
+        for i in range(size.T)
+        for r in range(1, size.R + 1)
+        for p in (1, 2)
+        if p == 2 or (size.hyper and r > 1)
+    ]
+    wide = -(-2 * size.HP // launch.rows) + -(-size.ZP // launch.hyper_rows)
+    run(
+        forward_kernel,
+        tensors,
+        [size.B, size.T, size.R, saved.mh.size(0)],
+        phases,
+        max(-(-size.HP // launch.units), wide if size.hyper else 0),
+        launch,
+        size,
+        kind,
+        Z=size.Z,
+        BN=launch.rows,
+        BZ=launch.hyper_rows,
+        MASKED=mask is not None,
+        REVERSE=reverse,
+        KEEP=keep,
+    )
+
+
+def _run_backward(
+    u: Tensor,
+    h0: Tensor,
+    weights: Weights,
+    mask: Tensor | None,
+    batch_sizes: Tensor,
+    offsets: Tensor,
+    out: Tensor,
+    d_out: Tensor,
+    d_cost: Tensor | None,
+    d_u: Tensor,
+    saved: Saved | None,
+    size: Sizes,
+    kind: str,
+    reverse: bool,
+    launch: LargeLaunch,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    from .backward_kernel import backward_kernel
+
+    def zeros(*shape: int) -> Tensor:
+        return torch.zeros(shape, dtype=torch.float32, device=u.device)
+
+    back_h = of_state(weights, size).mT.contiguous()  # (HP, 3HP)
+    back_s = back_z = None
+    if size.hyper:
+        into_z = of_hyper(weights, size)
+        back_s = into_z[:, : 2 * size.HP].mT.contiguous()  # (2HP, ZP)
+        back_z = torch.cat(
+            [of_projections(weights, size), into_z[:, 2 * size.HP :]]
+        ).mT.contiguous()  # (ZP, 4HP + ZP)
+    carry, sums = zeros(size.B, 6 * size.HP), zeros(size.R if size.own else 1, 4, size.HP)
+    later = torch.zeros((size.B, size.grads), dtype=weights.W_h.dtype, device=u.device)
+    found: dict[str, Tensor] = {}
+    for low, high in chunks(size, launch.workspace, saved is not None):
+        part = size._replace(T=high - low)
+        steps = slice(size.T - high, size.T - low) if reverse else slice(low, high)
+        sizes, starts = batch_sizes[steps], offsets[steps]
+        kept = saved
+        if kept is None:
+            kept = _recomputed(
+                u, h0, weights, mask, batch_sizes, offsets, out, part, low, steps, kind, reverse, launch
+            )
+        # Inner steps that were not taken leave their rows alone.
+        new = torch.zeros if size.elastic else torch.empty
+        grads = new((part.T * part.R + 1, size.B, size.grads), dtype=later.dtype, device=u.device)
+        grads[-1] = later
+        counter = torch.zeros(1, dtype=torch.int32, device=u.device)
+        tensors = [
+            mask, back_h, back_s, back_z, weights.alpha, weights.beta, sizes, starts, kept.alphas, kept.flags,
+            d_out, d_cost, d_u, kept.ew, grads, carry, sums, counter,
+        ]  # fmt: skip
+        phases = [
+            (i, r, p)
+            for i in reversed(range(part.T))
+            for r in reversed(range(1, size.R + 1))
+            for p in (1, 2)
+            if p == 1 or (size.hyper and r > 1)
+        ]
+        run(
+            backward_kernel,
+            tensors,
+            [size.B, part.T, size.R],
+            phases,
+            max(-(-size.HP // launch.units), -(-size.ZP // launch.back_rows)),
+            launch,
+            size,
+            kind,
+            GRADS=size.grads,
+            BZ=launch.back_rows,
+            MASKED=mask is not None,
+            COSTED=size.elastic and d_cost is not None,
+            REVERSE=reverse,
+        )
+        made = weight_gradients(part, weights, kept.mh[:-1], kept.sgz[: part.T * part.R], grads[:-1])
+        if back_z is not None:
+            made["z1"] = first_gradient(part, back_z, grads[:-1])
+        found = {name: found[name] + each for name, each in made.items()} if found else made
+        later = grads[0]
+    found |= summed_gradients(size, weights, sums)
+    above = (back_h[0] if size.own else back_h).float()
+    d_mh = later[:, : above.size(1)].float() @ above.mT  # (B, HP)
+    d_h0 = carry[:, : size.H] + (d_mh[:, : size.H] if mask is None else d_mh[:, : size.H] * mask)
+    return d_h0.to(h0.dtype), {name: each.to(getattr(weights, name).dtype) for name, each in found.items()}
+
+
+def _recomputed(
+    u: Tensor,
+    h0: Tensor,
+    weights: Weights,
+    mask: Tensor | None,
+    batch_sizes: Tensor,
+    offsets: Tensor,
+    out: Tensor,
+    part: Sizes,
+    low: int,
+    steps: slice,
+    kind: str,
+    reverse: bool,
+    launch: LargeLaunch,
+) -> Saved:
+    """What `forward` would have kept of the time steps in `steps`, the `low`-th in order and those after it."""
+    if low > 0:
+        before = steps.stop if reverse else steps.start - 1
+        running, row = int(batch_sizes[before]), int(offsets[before])
+        h0 = torch.cat([out[row : row + running].to(h0.dtype), h0[running:]])
+    kept = Saved(*(each[0] for each in buffers(u[None], h0[None], _stacked(weights), part, True)))
+    again = torch.empty_like(out)
+    _run_forward(
+        u, h0, weights, mask, batch_sizes[steps], offsets[steps], again, kept, part, kind, reverse, True, launch
+    )
+    return kept
+
+
+def _stacked(weights: Weights) -> Weights:
+    return Weights(*(None if each is None else each[None] for each in weights))  # type: ignore[arg-type]  # W_h and b are there
