@@ -20,7 +20,7 @@ lint: $(READY)
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
 
-bench: $(READY)  ## speed of the plain path beside torch's LSTM
+bench: $(READY)  ## speed of the layers beside the plain path and torch's LSTM
 	$(PY) benchmarks/speed.py
 
 picture: $(READY)  ## the picture in the README

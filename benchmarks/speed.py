@@ -164,12 +164,12 @@ def measure(case: Case, device: str, rounds: int) -> dict[str, float]:
             if name == "plain" and number > max(3, rounds // 4) + 2:
                 continue  # by far the slowest
             with eirehn.use_backend("reference" if name == "plain" else "auto"):
-                # Twice, and the second counts: the run before may have left threads spinning, or cold caches.
-                if name != "plain":
-                    seconds(run, device)
-                spent = seconds(run, device)
+                # Six times, and the last three count, as in a training loop: what ran before has left cold caches,
+                # and threads that spin for some milliseconds.
+                repeats = 1 if name == "plain" else 6
+                spent = [seconds(run, device) for _ in range(repeats)]
             if number > 1:
-                times[name].append(1e3 * spent)
+                times[name] += [1e3 * each for each in spent[-3:]]
     return {name: statistics.median(each) for name, each in times.items()}
 
 
@@ -226,7 +226,7 @@ def main() -> int:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         found = {
             "experiment": "speed",
-            "command": " ".join(["python", *sys.argv]),
+            "command": f"python benchmarks/speed.py --threads {arguments.threads} --rounds {arguments.rounds}",
             "machine": named,
             "versions": {
                 "torch": torch.__version__,

@@ -101,6 +101,7 @@ def test_an_ensemble_in_one_call():
             torch.testing.assert_close(parameters[key].grad[index], parameter.grad, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")  # the warm-up runs on a stream of its own
 @pytest.mark.parametrize("hidden", [20, 200])
 def test_a_captured_graph(hidden):
     layer = start("EIREHN-printed", hidden).float().cuda()

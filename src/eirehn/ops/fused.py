@@ -62,8 +62,8 @@ def _by_operator(
         u, weights = u.bfloat16(), halved(weights)
     # The kernels keep the state in float32, and want it so to start from: it is read again by the backward pass.
     first, mask = at_least_float32(state), None if h_mask is None else at_least_float32(h_mask)
-    if is_large(cell.hidden_size) and not transformed():
-        out, depth, cost = LargeRecurrence.apply(options, u, first, mask, *weights)  # type: ignore[no-untyped-call]
+    if not transformed():
+        out, depth, cost = DirectRecurrence.apply(options, u, first, mask, *weights)  # type: ignore[no-untyped-call]
     else:
         # One node of a traced graph, one call for all members under vmap.
         given = (None if each is None else each[None] for each in (u, first, mask, *weights))
@@ -73,20 +73,20 @@ def _by_operator(
 
 def halved(weights: Weights) -> Weights:
     """All but the gate's own in bfloat16, for products on tensor cores."""
-    exact = ("alpha", "beta")
-    cast = {
-        name: each.bfloat16() for name, each in weights._asdict().items() if each is not None and name not in exact
-    }
-    return weights._replace(**cast)
+    given = {name: each for name, each in weights._asdict().items() if each is not None}
+    return weights._replace(
+        **{name: each.bfloat16() for name, each in given.items() if name not in ("alpha", "beta")}
+    )
 
 
-class LargeRecurrence(torch.autograd.Function):
-    """The operator called directly, so that what the forward pass found is there for the backward pass."""
+class DirectRecurrence(torch.autograd.Function):
+    """The operator called directly, for one model in eager mode: the registered one costs the host as much again as
+    a small network takes, and cannot hand what a large one found on its way forward to the backward pass."""
 
     @staticmethod
-    def forward(ctx: Any, options: tuple[Any, ...], *tensors: Any) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(ctx: Any, options: Any, *tensors: Any) -> tuple[Tensor, Tensor, Tensor]:
         u, h0, mask, *weights = tensors
-        kept: list[Any] | None = [] if any(ctx.needs_input_grad) else None
+        kept: list[Any] | None = [] if is_large(h0.size(-1)) and any(ctx.needs_input_grad) else None
         out, depth, cost = implementations.forward(u, h0, mask, Weights(*weights), *options, kept=kept)
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(depth)
@@ -101,11 +101,13 @@ class LargeRecurrence(torch.autograd.Function):
             d_out = torch.zeros_like(out)
         u, h0, mask, *weights = tensors
         if torch.is_grad_enabled():  # somebody wants the gradient's own gradient: the operator has one
-            given = (None if each is None else each[None] for each in (*tensors, out, d_out, d_cost))
-            found = iter([each[0] for each in recurrence_backward(*given, *ctx.options)])
+            whole = (None if each is None else each[None] for each in (*tensors, out, d_out, d_cost))
+            found = iter([each[0] for each in recurrence_backward(*whole, *ctx.options)])
         else:
             found = iter(
-                implementations.backward(u, h0, mask, Weights(*weights), out, d_out, d_cost, *ctx.options, ctx.kept)
+                implementations.backward(
+                    u, h0, mask, Weights(*weights), out, d_out, d_cost, *ctx.options, kept=ctx.kept
+                )
             )
         gradients = [None if each is None else next(found) for each in (u, h0, *weights)]
         return None, gradients[0], gradients[1], None, *gradients[2:]

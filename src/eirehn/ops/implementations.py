@@ -33,6 +33,7 @@ def forward(
     max_depth: int,
     reverse: bool,
     backend: str,
+    *,
     kept: list[Any] | None = None,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """`kept`, for large networks on a GPU, takes what spares `backward` to run the recurrence again."""
@@ -83,6 +84,7 @@ def backward(
     max_depth: int,
     reverse: bool,
     backend: str,
+    *,
     kept: list[Any] | None = None,
 ) -> list[Tensor]:
     """The gradients of u, h0 and of each weight there is, in order."""

@@ -99,12 +99,7 @@ class Call:
         p = dict(zip(self.names, values, strict=True))
         d_u = found.u[0]
         gradients = gradients_of(p, x, d_u, parameters, found.parameters)
-        d_x = None
-        if with_x:
-            rows = p["W_x"].shape[0]
-            d_x = d_u[:, :rows] @ p["W_x"]
-            if "W_ax" in p:
-                d_x += d_u[:, rows:] @ p["W_ax"]
+        d_x = times(d_u, from_input(p)) if with_x else None
         return [d_x, found.h0[0], None, *(gradients[name] for name in self.names)]
 
     def differentiable(self, tensors: list[Tensor], d_out: Tensor, d_cost: Tensor | None) -> list[Tensor | None]:
@@ -135,20 +130,30 @@ def _member(array: Array | None) -> Array | None:
     return None if array is None else array[None]
 
 
+def times(a: Array, b: Array) -> Array:
+    """`a @ b`, a large one by torch: the threads of NumPy's own library wait for more work for 25 ms after it, each
+    keeping a core from the kernels; torch's let go sooner, but cost more to call."""
+    if a.shape[0] * a.shape[1] * b.shape[1] < 200_000:
+        return a @ b
+    product: Array = torch.mm(torch.from_numpy(a), torch.from_numpy(b)).numpy()
+    return product
+
+
 def _sigm(a: Array) -> Array:
     return 0.5 * (1.0 + np.tanh(0.5 * a))  # overflows nowhere
 
 
 def projected(p: Arrays, x: Array) -> Array:
     """`W_x x` and `W_ax x + b_a`, side by side, (1, N, 3H)."""
-    if "W_ax" not in p:
-        return (x @ p["W_x"].T)[None]
-    rows = p["W_x"].shape[0]
-    u = np.empty((1, x.shape[0], rows + p["W_ax"].shape[0]), x.dtype)
-    np.matmul(x, p["W_x"].T, out=u[0, :, :rows])
-    np.matmul(x, p["W_ax"].T, out=u[0, :, rows:])
-    u[0, :, rows:] += p["b_a"]
-    return u
+    u = times(x, from_input(p).T)
+    if "W_ax" in p:
+        u[:, p["W_x"].shape[0] :] += p["b_a"]
+    return u[None]
+
+
+def from_input(p: Arrays) -> Array:
+    """`W_x` over `W_ax`: one product of whole arrays, since those with parts of arrays are many times slower."""
+    return np.concatenate([p["W_x"], p["W_ax"]]) if "W_ax" in p else p["W_x"]
 
 
 def prepared(p: Arrays) -> Parameters:
@@ -173,18 +178,18 @@ def prepared(p: Arrays) -> Parameters:
 
 def gradients_of(p: Arrays, x: Array, d_u: Array, q: Parameters, d: Parameters) -> Arrays:
     """From the gradients of the recurrence to those of the cell's own parameters."""
-    rows = p["W_x"].shape[0]
-    found = {"W_h": d.W_h[0], "b": d.b[0], "W_x": d_u[:, :rows].T @ x}
+    rows, d_W = p["W_x"].shape[0], times(d_u.T, x)
+    found = {"W_h": d.W_h[0], "b": d.b[0], "W_x": d_W[:rows]}
     if "W_ah" not in p:
         return found
     assert d.W_ah is not None
     assert d.alpha is not None
     assert d.beta is not None
     assert q.beta is not None
-    d_a, beta = d_u[:, rows:], q.beta[0]
+    beta = q.beta[0]
     # A product with ones, which adds up in blocks: NumPy's own sum down the rows keeps one running total, and its
     # error over 25,000 rows is forty times as large.
-    found |= {"W_ah": d.W_ah[0], "W_ax": d_a.T @ x, "b_a": np.ones(len(x), x.dtype) @ d_a}
+    found |= {"W_ah": d.W_ah[0], "W_ax": d_W[rows:], "b_a": times(np.ones((1, len(x)), x.dtype), d_u)[0, rows:]}
     found |= {"alpha_hat": d.alpha[0] * _sigm(p["alpha_hat"]), "beta_hat": d.beta[0] * beta * (1 - beta)}
     if q.z1 is None:
         return found

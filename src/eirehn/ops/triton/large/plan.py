@@ -60,7 +60,7 @@ def default_launch(dtype: torch.dtype, *, backward: bool = False) -> LargeLaunch
         return LargeLaunch(programs=3, persistent=False)
     if dtype == torch.float32:
         return LargeLaunch(step=32, num_stages=2)
-    return LargeLaunch(split=4, num_stages=4) if backward else LargeLaunch()
+    return LargeLaunch(num_stages=4)
 
 
 def chunks(size: Sizes, workspace: int, kept: bool) -> list[tuple[int, int]]:
