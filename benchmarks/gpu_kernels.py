@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import multiprocessing
 import os
-import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
+from gpu_timing import captured, milliseconds, say
 from test_ops_triton import Case, Problem, errors, make
 
 from eirehn.ops.triton import Launch, backward, default_launch, forward
@@ -32,39 +32,6 @@ from eirehn.ops.triton import Launch, backward, default_launch, forward
 HAR = Case(kind="printed", H=48, Z=24, sizes=(200,) * 128, R=4, gates="never")
 SYNTHETIC = Case(kind="printed", H=20, Z=10, sizes=(20,) * 20, R=6, gates="never")
 WIDE = Case(kind="printed", H=128, Z=64, sizes=(64,) * 32, R=4, gates="never")
-
-
-def say(*words: object) -> None:
-    print(*words, flush=True)
-
-
-def milliseconds(work: Callable[[], object], repeats: int = 30) -> float:
-    """Median time of one call between CUDA events, after a warm-up."""
-    for _ in range(5):
-        work()
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(repeats):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        work()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end))
-    return statistics.median(times)
-
-
-def captured(work: Callable[[], object]) -> Callable[[], object]:
-    """`work` as a CUDA graph: the time of the kernels, without the host's launches."""
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            work()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph.replay
 
 
 def passes(case: Case, problem: Problem, launch: Launch) -> tuple[Callable[[], object], Callable[[], object]]:

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import json
 import queue
-import statistics
 import subprocess
 import sys
 import threading
@@ -27,6 +26,7 @@ from torch import Tensor
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from gpu_large_step import training_step
+from gpu_timing import captured, milliseconds, say
 from test_ops_triton import Case, Problem, expected, make
 
 from eirehn.ops.triton.large import LargeLaunch, backward, default_launch, forward
@@ -40,53 +40,19 @@ SHORT = Case(
 BASE = default_launch(torch.bfloat16)
 LAUNCHES = [
     BASE,
-    LargeLaunch(),
-    LargeLaunch(split=4, num_stages=4),
-    LargeLaunch(split=4, num_stages=4, back_rows=8),
-    LargeLaunch(split=2, num_stages=4),
-    LargeLaunch(split=2, num_stages=3, back_rows=8),
-    LargeLaunch(back_rows=8),
-    LargeLaunch(num_stages=4),
-    LargeLaunch(split=2, step=128, num_stages=3),
-    LargeLaunch(num_warps=2),
-    LargeLaunch(split=4, num_stages=4, back_rows=8, units=8),
+    LargeLaunch(num_stages=3),
+    LargeLaunch(num_stages=5),
+    LargeLaunch(num_stages=6),
+    LargeLaunch(step=32, num_stages=6),
+    LargeLaunch(step=32, num_stages=8),
+    LargeLaunch(num_stages=4, back_rows=8),
+    LargeLaunch(num_stages=5, back_rows=8),
+    LargeLaunch(num_stages=4, rows=16),
+    LargeLaunch(num_stages=4, hyper_rows=32),
+    LargeLaunch(num_stages=4, num_warps=8),
+    LargeLaunch(num_stages=4, spin="load"),
     LargeLaunch(split=4, step=32, num_stages=5, back_rows=8),
 ]
-
-
-def say(*words: object) -> None:
-    print(*words, flush=True)
-
-
-def milliseconds(work: Callable[[], object], repeats: int = 20) -> float:
-    """Median time of one call between CUDA events, after a warm-up."""
-    for _ in range(3):
-        work()
-    torch.cuda.synchronize()
-    times = []
-    for _ in range(repeats):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        work()
-        end.record()
-        end.synchronize()
-        times.append(start.elapsed_time(end))
-    return statistics.median(times)
-
-
-def captured(work: Callable[[], object]) -> Callable[[], object]:
-    """`work` as a CUDA graph: the time of the kernels, without the host's launches."""
-    stream = torch.cuda.Stream()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        for _ in range(3):
-            work()
-    torch.cuda.current_stream().wait_stream(stream)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        work()
-    return graph.replay
 
 
 def floating(problem: Problem) -> Problem:

@@ -80,3 +80,18 @@ def check_pair(hx: object) -> tuple[Tensor, Tensor]:
     if h.shape != c.shape:
         raise ValueError(f"h and c must have one shape, got {list(h.shape)} and {list(c.shape)}")
     return h, c
+
+
+def boolean(name: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise TypeError(f"{name} should be of type bool, got: {type(value).__name__}")
+    return value
+
+
+def probability(name: str, value: object) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value <= 1:
+        raise ValueError(
+            f"{name} should be a number in range [0, 1] representing the probability of an element being "
+            f"zeroed, got {value!r}"
+        )
+    return float(value)
