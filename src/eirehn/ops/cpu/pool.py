@@ -1,54 +1,76 @@
 """Our own threads. The kernels let go of the interpreter's lock, so plain Python threads run them side by side.
 
 numba's parallel loops are not used: its OpenMP layer dies after a fork, its own layer aborts when two Python
-threads call at once. Here a forked child makes new threads, and any number of threads may call.
+threads call at once. Here a forked child makes new threads, and any number of threads may call. Jobs and their ends
+go through `SimpleQueue`s, which cost a few microseconds where an executor's futures cost ten times as many.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from queue import SimpleQueue
 
-_executor: ThreadPoolExecutor | None = None
+Job = Callable[[], None]
+Ends = SimpleQueue[BaseException | None]
+
+_jobs: SimpleQueue[tuple[Job, Ends]] = SimpleQueue()
 _threads = 0
+_growing = threading.Lock()
 
 
 def _forget() -> None:
     """Threads do not survive a fork: the child makes its own, when it first needs them."""
-    global _executor, _threads
-    _executor, _threads = None, 0
+    global _jobs, _threads, _growing
+    _jobs, _threads, _growing = SimpleQueue(), 0, threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
 
 
-def _executor_of(threads: int) -> ThreadPoolExecutor:
-    global _executor, _threads
-    executor = _executor
-    if executor is None or threads > _threads:
-        # Two callers may both come here; the executor that loses finishes its jobs and is collected.
-        executor = ThreadPoolExecutor(threads, thread_name_prefix="eirehn")
-        _executor, _threads = executor, threads
-    return executor
+def _work(jobs: SimpleQueue[tuple[Job, Ends]]) -> None:
+    while True:
+        job, ends = jobs.get()
+        try:
+            job()
+        except BaseException as error:  # it is raised again where the job came from
+            ends.put(error)
+        else:
+            ends.put(None)
+        del job, ends  # or the memory a job writes to would stay until the next one comes
 
 
-def run(jobs: list[Callable[[], None]]) -> None:
-    """Runs all jobs, the first in the calling thread, and returns when all have ended."""
-    futures: list[Future[None]] = []
-    if len(jobs) > 1:
-        executor = _executor_of(len(jobs) - 1)
-        for job in jobs[1:]:
+def _enough(threads: int) -> bool:
+    """Makes the threads that are missing; False where no more can be had, as when the interpreter shuts down."""
+    global _threads
+    if _threads >= threads:
+        return True
+    with _growing:
+        while _threads < threads:
             try:
-                futures.append(executor.submit(job))
-            except RuntimeError:  # the interpreter is shutting down
-                job()
+                threading.Thread(target=_work, args=(_jobs,), name=f"eirehn-{_threads}", daemon=True).start()
+            except RuntimeError:
+                return False
+            _threads += 1
+    return True
+
+
+def run(jobs: list[Job]) -> None:
+    """Runs all jobs, the first in the calling thread, and returns when all have ended."""
+    if len(jobs) == 1 or not _enough(len(jobs) - 1):
+        for job in jobs:
+            job()
+        return
+    ends: Ends = SimpleQueue()
+    for job in jobs[1:]:
+        _jobs.put((job, ends))
     try:
         jobs[0]()
     finally:
         # Not before the others have ended may the caller let go of the memory they write to.
-        errors = [future.exception() for future in futures]
+        errors = [ends.get() for _ in jobs[1:]]
     for error in errors:
         if error is not None:
             raise error
