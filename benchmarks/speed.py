@@ -160,16 +160,18 @@ def measure(case: Case, device: str, rounds: int) -> dict[str, float]:
     runs = {"ours": run_of(case, layer, x), "LSTM": run_of(single, lstm, x), "plain": run_of(single, layer, x)}
     times: dict[str, list[float]] = {name: [] for name in runs}
     for number in range(rounds + 2):
-        for name, run in runs.items():
+        # In turns, each time in another order: what ran before leaves cold caches and spinning threads to the next.
+        order = sorted(runs, key=lambda name: (list(runs).index(name) + number) % len(runs))
+        for name in order:
+            run = runs[name]
             if name == "plain" and number > max(3, rounds // 4) + 2:
                 continue  # by far the slowest
             with eirehn.use_backend("reference" if name == "plain" else "auto"):
-                # Six times, and the last three count, as in a training loop: what ran before has left cold caches,
-                # and threads that spin for some milliseconds.
-                repeats = 1 if name == "plain" else 6
+                # Ten times, and the last five count, as in a training loop.
+                repeats = 1 if name == "plain" else 10
                 spent = [seconds(run, device) for _ in range(repeats)]
             if number > 1:
-                times[name] += [1e3 * each for each in spent[-3:]]
+                times[name] += [1e3 * each for each in spent[-5:]]
     return {name: statistics.median(each) for name, each in times.items()}
 
 
