@@ -63,7 +63,8 @@ def _by_operator(
     # The kernels keep the state in float32, and want it so to start from: it is read again by the backward pass.
     first, mask = at_least_float32(state), None if h_mask is None else at_least_float32(h_mask)
     if not transformed():
-        out, depth, cost = DirectRecurrence.apply(options, u, first, mask, *weights)  # type: ignore[no-untyped-call]
+        apply: Any = DirectRecurrence.apply  # torch leaves it untyped
+        out, depth, cost = apply(options, u, first, mask, *weights)
     else:
         # One node of a traced graph, one call for all members under vmap.
         given = (None if each is None else each[None] for each in (u, first, mask, *weights))

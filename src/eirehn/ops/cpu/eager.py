@@ -28,7 +28,7 @@ Arrays = dict[str, Array]
 def run(call: Call, *tensors: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """`out` (N, H), `depth` (N,) and `cost` (N,), from x (N, X), h0, the mask and the cell's parameters."""
     if torch.is_grad_enabled():
-        out, depth, cost = CellRecurrence.apply(call, *tensors)  # type: ignore[no-untyped-call]
+        out, depth, cost = CellRecurrence.apply(call, *tensors)  # type: ignore[no-untyped-call]  # torch's own
     else:
         results, _ = call.forward(*_arrays(tensors))
         out, depth, cost = map(torch.from_numpy, results)
