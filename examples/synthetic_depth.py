@@ -6,6 +6,7 @@ The task's generator takes a varying number of inner steps; the model has to fin
 """
 
 import argparse
+import sys
 import time
 from pathlib import Path
 
@@ -87,4 +88,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("stopped; the picture is only written at the end")
