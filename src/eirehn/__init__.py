@@ -2,6 +2,7 @@
 
 from .cells import ACTCell, EIREHNCell, RHNCell, SREHNCell, SRHNCell, depth_bound, elastic_gate, one_bias
 from .layers import ACT, EIREHN, RHN, SREHN, SRHN
+from .loading import load
 from .ops import use_backend
 
 __version__ = "0.1.0"
@@ -19,6 +20,7 @@ __all__ = [
     "SRHNCell",
     "depth_bound",
     "elastic_gate",
+    "load",
     "one_bias",
     "use_backend",
 ]

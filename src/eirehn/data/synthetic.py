@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import torch
 
 from ..checks import finite, positive_int
+from .splits import Split, Splits
 
 NOISE_STD = 0.056
 """Not the 0.1 of the paper's text: with that no predictor, not even one that knows the hidden state, reaches the
@@ -53,3 +56,38 @@ def synthetic(
         x[:, t] = (R / max_depth)[:, None] * seen
         depth[:, t] = R
     return Synthetic(x, depth)
+
+
+@dataclass(frozen=True)
+class SyntheticData:
+    """The synthetic task of the paper: points in the plane, each to be predicted from those before it."""
+
+    noise_std: float = NOISE_STD
+    """Standard deviation of the noise in the generator's inner steps."""
+    train: int = 8000
+    """Sequences to train on."""
+    validation: int = 1000
+    """Sequences that choose the best epoch."""
+    test: int = 1000
+    """Sequences that give the result."""
+    seed: int = 0
+    """The same seed gives the same sequences."""
+
+    task = "regression"
+    input_size = 2
+    output_size = 2
+
+    def __post_init__(self) -> None:
+        finite("noise_std", self.noise_std, least=0.0)
+        for name in ("train", "validation", "test"):
+            positive_int(name, getattr(self, name))
+        if not isinstance(self.seed, int) or self.seed < 0:
+            raise ValueError(f"seed must be an integer of at least 0, got {self.seed!r}")
+
+    def generate(self) -> Synthetic:
+        return synthetic(self.train + self.validation + self.test, noise_std=self.noise_std, seed=self.seed)
+
+    def load(self) -> Splits:
+        x = torch.from_numpy(self.generate().x)
+        parts = x.split([self.train, self.validation, self.test])
+        return Splits(*(Split(part[:, :-1].contiguous(), part[:, 1:].contiguous()) for part in parts))

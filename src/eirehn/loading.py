@@ -1,0 +1,76 @@
+"""Trained models back from their run folder, without pickle and without the machinery that trained them."""
+
+from __future__ import annotations
+
+import math
+import os
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from .files import RunError, read_json
+from .models import Network, SequenceModel
+
+KEPT = ("best", "last")
+
+
+def load(
+    run: str | os.PathLike[str], *, seed: int | None = None, which: str = "best", device: Any = "cpu"
+) -> SequenceModel:
+    """The trained model of a run folder, ready to use (in evaluation mode).
+
+    Args:
+        run: the folder that `eirehn train` or `eirehn reproduce` wrote.
+        seed: which of the members trained together; where None, the one with the best validation figure.
+        which: "best", the values of its best epoch on validation data, or "last", those of the last epoch.
+        device: where to put it.
+
+    >>> model = eirehn.load("runs/ei-rehn-20")  # doctest: +SKIP
+    >>> prediction = model(x)  # doctest: +SKIP
+    """
+    if which not in KEPT:
+        raise ValueError(f"which must be one of {', '.join(KEPT)}, got {which!r}")
+    folder = Path(run)
+    if not (folder / "model.json").exists():
+        raise RunError(f"{folder} holds no trained model: it has no model.json")
+    about = read_json(folder / "model.json")
+    model = _blank(about, folder)
+    index = _member(about, seed, folder)
+    for name, value in read_values(folder / f"{which}.safetensors").items():
+        parameter = dict(model.named_parameters()).get(name)
+        if parameter is None or parameter.shape != value[index].shape:
+            raise RunError(f"{folder / which}.safetensors does not fit the model in model.json ({name})")
+        parameter.data = value[index].clone()
+    return model.to(device).eval()
+
+
+def read_values(path: Path) -> dict[str, torch.Tensor]:
+    """The stacked values of a run's members by name, (M, …) each."""
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    try:
+        return load(path.read_bytes())
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    except SafetensorError as error:
+        raise RunError(f"{path} is damaged: {error}") from error
+
+
+def _blank(about: Any, folder: Path) -> SequenceModel:
+    try:
+        network = Network(**about["network"])
+        return SequenceModel(network, about["input_size"], about["output_size"], last=about["last"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{folder / 'model.json'} is damaged: {error}") from error
+
+
+def _member(about: Any, seed: int | None, folder: Path) -> int:
+    seeds = about["seeds"]
+    if seed is None:
+        scores = [math.inf if score is None else score for score in about["best_score"]]
+        return scores.index(min(scores))
+    if seed not in seeds:
+        raise ValueError(f"seed must be one of {', '.join(map(str, seeds))} in {folder}, got {seed}")
+    return int(seeds.index(seed))

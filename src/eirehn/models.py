@@ -1,0 +1,132 @@
+"""Whole models: a recurrent network of the family and a head for regression or classification."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from .checks import positive_int
+from .layers import ACT, EIREHN, RHN, SREHN, SRHN
+
+NETWORKS = ("RNN", "LSTM", "RHN", "SRHN", "SREHN", "EIREHN", "ACT")
+FIXED = ("RHN", "SRHN")
+ELASTIC = ("SREHN", "EIREHN")
+
+
+@dataclass(frozen=True)
+class Network:
+    """The recurrent network."""
+
+    kind: str = "EIREHN"
+    """RNN, LSTM, RHN, SRHN, SREHN, EIREHN or ACT."""
+    hidden_size: int = 20
+    """Units of a layer."""
+    num_layers: int = 1
+    """Layers, one above the other."""
+    max_depth: int = 6
+    """Inner steps of a time step: all of them for RHN and SRHN, at most for SREHN, EIREHN and ACT."""
+    weight_update: str = "printed"
+    """How EIREHN changes its weights with depth: printed, recursive, additive, scaling, outer or none."""
+    hyper_size: int | None = None
+    """Units of EIREHN's hypernetwork; half of hidden_size where null."""
+    dropout: float = 0.0
+    """Dropout between layers."""
+    input_dropout: float = 0.0
+    """Dropout on what a highway network reads, one mask per sequence."""
+    hidden_dropout: float = 0.0
+    """Dropout on the state inside a highway network's products, one mask per sequence."""
+    bidirectional: bool = False
+    """Read each sequence both ways."""
+    start: Mapping[str, float] = field(default_factory=dict)
+    """Initial values by name, as the cell's reset_parameters takes them: gate_bias, alpha, decay_bias, …"""
+
+    def __post_init__(self) -> None:
+        if self.kind not in NETWORKS:
+            raise ValueError(f"kind must be one of {', '.join(NETWORKS)}, got {self.kind!r}")
+        for name in ("hidden_size", "num_layers", "max_depth"):
+            positive_int(name, getattr(self, name))
+        if self.start and self.kind not in FIXED + ELASTIC:
+            raise ValueError(f"start names initial values of a highway network, {self.kind} takes none")
+
+    def build(self, input_size: int) -> nn.Module:
+        """The layers, batch first, with initial values drawn from torch's generator."""
+        options: dict[str, Any] = {
+            "batch_first": True,
+            "bidirectional": self.bidirectional,
+            "dropout": self.dropout,
+        }
+        sizes = (input_size, self.hidden_size, self.num_layers)
+        if self.kind in FIXED + ELASTIC:
+            options |= {"input_dropout": self.input_dropout, "hidden_dropout": self.hidden_dropout}
+        elif self.input_dropout or self.hidden_dropout:
+            raise ValueError(
+                f"input_dropout and hidden_dropout belong to the highway networks, {self.kind} has none"
+            )
+        layer: Any
+        if self.kind == "RNN":
+            layer = nn.RNN(*sizes, **options)
+        elif self.kind == "LSTM":
+            layer = nn.LSTM(*sizes, **options)
+        elif self.kind == "ACT":
+            layer = ACT(*sizes, max_depth=self.max_depth, **options)
+        elif self.kind in FIXED:
+            layer = {"RHN": RHN, "SRHN": SRHN}[self.kind](*sizes, depth=self.max_depth, **options)
+        elif self.kind == "SREHN":
+            layer = SREHN(*sizes, max_depth=self.max_depth, **options)
+        else:
+            layer = EIREHN(
+                *sizes,
+                max_depth=self.max_depth,
+                hyper_size=self.hyper_size,
+                weight_update=self.weight_update,
+                **options,
+            )
+        if self.start:
+            try:
+                layer.reset_parameters(**self.start)
+            except TypeError as error:
+                raise ValueError(f"start: {self.kind} has no such initial value ({error})") from None
+        return layer  # type: ignore[no-any-return]
+
+
+class Outcome(NamedTuple):
+    prediction: Tensor
+    state: Any  # as the network's h_n
+    depth: Tensor  # (layers · directions, B, T): inner steps taken
+    cost: Tensor | None  # of the same shape
+
+
+class SequenceModel(nn.Module):
+    """A network and a linear head, at every time step or, with `last`, on the last state alone.
+
+    >>> model = SequenceModel(Network("EIREHN", hidden_size=20), input_size=2, output_size=2)
+    >>> model(torch.zeros(8, 20, 2)).shape
+    torch.Size([8, 20, 2])
+    """
+
+    def __init__(self, network: Network, input_size: int, output_size: int, *, last: bool = False) -> None:
+        super().__init__()
+        self.network = network
+        self.input_size = positive_int("input_size", input_size)
+        self.output_size = positive_int("output_size", output_size)
+        self.last = last
+        self.body = network.build(input_size)
+        self.head = nn.Linear(network.hidden_size * (2 if network.bidirectional else 1), output_size)
+
+    def forward(self, x: Tensor, hx: Any = None, *, max_depth: int | None = None) -> Tensor:
+        """Predictions (B, T, O), or (B, O) with `last`, for `x` (B, T, X)."""
+        return self.run(x, hx, max_depth=max_depth).prediction
+
+    def run(self, x: Tensor, hx: Any = None, *, max_depth: int | None = None, with_cost: bool = False) -> Outcome:
+        """As `forward`, and the final state, the depths taken and their differentiable cost."""
+        out, state, depth, *cost = self.body(x, hx, max_depth=max_depth, return_depth=True, return_cost=with_cost)
+        features = self._last_states(state) if self.last else out
+        return Outcome(self.head(features), state, depth, cost[0] if cost else None)
+
+    def _last_states(self, state: Any) -> Tensor:
+        h = state[0] if isinstance(state, tuple) else state  # (layers · directions, B, H)
+        return torch.cat([h[-2], h[-1]], -1) if self.network.bidirectional else h[-1]

@@ -1,0 +1,1 @@
+"""Training on PyTorch Lightning: seed ensembles, runs that survive being killed, their logs and results."""

@@ -1,0 +1,82 @@
+"""The order in which an ensemble sees its data: each member its own, a function of seed and epoch alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..data.splits import Split
+
+
+class Parts:
+    """A split in order, in parts small enough to evaluate at once."""
+
+    size = 500
+
+    def __init__(self, split: Split) -> None:
+        self.split = split
+
+    def __len__(self) -> int:
+        return -(-len(self.split.x) // self.size)
+
+    def __iter__(self) -> Iterator[Split]:
+        return map(Split, self.split.x.split(self.size), self.split.target.split(self.size))
+
+
+class Batches:
+    """One pass over `tensors`, (N, …) each, in batches with a leading ensemble axis, (M, B, …).
+
+    The order of an epoch depends on the seed and the epoch's number and on nothing that happened before, so a run
+    can go on from any batch. With several processes each takes every `world`-th sequence of every batch, and
+    `share` says what part of the batch that is.
+    """
+
+    def __init__(
+        self,
+        tensors: Sequence[Tensor],
+        batch_size: int,
+        seeds: Sequence[int],
+        *,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self.tensors = tuple(tensors)
+        self.batch_size, self.seeds = batch_size, tuple(seeds)
+        self.rank, self.world = rank, world
+        self.sampler = self  # Lightning looks for set_epoch there
+        self.epoch = 0
+        self._position = 0
+
+    def __len__(self) -> int:
+        return -(-len(self.tensors[0]) // self.batch_size)
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        first = self._position % len(self)  # a finished epoch is followed by a new one
+        order = self._order()  # (M, N)
+        for number in range(first, len(self)):
+            self._position = number + 1
+            rows = order[:, number * self.batch_size : (number + 1) * self.batch_size]  # (M, B)
+            own = rows[:, self.rank :: self.world]
+            share = own.size(1) * self.world / rows.size(1)
+            if not own.size(1):  # fewer sequences than processes: take part, but do not count
+                own = rows[:, :1]
+            yield *(tensor[own] for tensor in self.tensors), share
+        self._position = 0
+
+    def _order(self) -> Tensor:
+        count = len(self.tensors[0])
+        orders = [np.random.default_rng([seed, self.epoch]).permutation(count) for seed in self.seeds]
+        return torch.from_numpy(np.stack(orders)).to(self.tensors[0].device)
+
+    def state_dict(self) -> dict[str, int]:
+        return {"position": self._position}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._position = state["position"]

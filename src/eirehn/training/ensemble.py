@@ -1,0 +1,87 @@
+"""Models of one form that differ in their values, computed together as one."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+from torch.utils._pytree import tree_map
+
+from ..models import Outcome, SequenceModel
+
+
+class Ensemble(nn.Module):
+    """M models as one: each parameter is stacked along a leading axis, (M, …), and a call becomes one call of each
+    recurrence with an ensemble axis. Member m gives what it would give alone."""
+
+    def __init__(self, members: Sequence[SequenceModel]) -> None:
+        super().__init__()
+        first = members[0]
+        self.names = [name for name, _ in first.named_parameters()]
+        self.stacked = nn.ParameterList(
+            nn.Parameter(
+                torch.stack([dict(member.named_parameters())[name].detach() for member in members]),
+                requires_grad=parameter.requires_grad,
+            )
+            for name, parameter in first.named_parameters()
+        )
+        self.size = len(members)
+        # In a tuple, so that its parameters, which hold no values, are not taken for the ensemble's own.
+        self._form = (_Runner(copy.deepcopy(first).to("meta")),)
+
+    def forward(self, x: Tensor, *, max_depth: int | None = None, with_cost: bool = False) -> Outcome:
+        """The outcomes of all members, stacked, for `x` (M, B, T, X)."""
+        options = {"max_depth": max_depth, "with_cost": with_cost}
+        form = self._form[0].train(self.training)
+        values = {f"model.{name}": value for name, value in zip(self.names, self.stacked, strict=True)}
+        if self.size == 1:
+            alone = {name: value[0] for name, value in values.items()}
+            parts = tree_map(lambda part: part[None], functional_call(form, alone, (x[0],), options))
+        else:  # with dropout each member draws its own masks
+            call = vmap(lambda own, each: functional_call(form, own, (each,), options), randomness="different")
+            parts = call(values, x)
+        prediction, state, depth, *cost = parts
+        return Outcome(prediction, state, depth, cost[0] if cost else None)
+
+    def member(self, index: int) -> SequenceModel:
+        """Member `index` as a model of its own, with values of its own."""
+        model = copy.deepcopy(self._form[0].model).to_empty(device=self.stacked[0].device)
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                value = self.stacked[self.names.index(name)][index]
+                parameter.data = value.detach().clone()
+        return model.train(self.training)
+
+    def values(self) -> dict[str, Tensor]:
+        """The stacked values by the names they have in a member; not copies."""
+        return {name: value.detach() for name, value in zip(self.names, self.stacked, strict=True)}
+
+    @torch.no_grad()
+    def load(self, values: Mapping[str, Tensor]) -> None:
+        for name, own in zip(self.names, self.stacked, strict=True):
+            own.copy_(values[name])
+
+    def clip_gradients(self, norm: float) -> None:
+        """Scales each member's gradient down to `norm`, by its own length."""
+        gradients = [value.grad for value in self.stacked if value.grad is not None]
+        squares = [gradient.flatten(1).square().sum(1) for gradient in gradients]
+        lengths = torch.stack(squares).sum(0).sqrt()  # (M,)
+        factors = (norm / (lengths + 1e-6)).clamp(max=1.0)
+        for gradient in gradients:
+            gradient.mul_(factors.view(-1, *[1] * (gradient.dim() - 1)))
+
+
+class _Runner(nn.Module):
+    """`functional_call` calls a module's `forward`, and we need all that `run` gives."""
+
+    def __init__(self, model: SequenceModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor, **options: Any) -> tuple[Any, ...]:
+        outcome = self.model.run(x, **options)
+        return outcome[:3] if outcome.cost is None else tuple(outcome)  # vmap returns tensors only

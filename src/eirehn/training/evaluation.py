@@ -1,0 +1,32 @@
+"""The figures of a trained run on any split of its data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from ..data.splits import Splits
+from ..loading import KEPT, read_values
+from .batches import Parts
+from .fit import make_task
+from .folder import RunFolder
+
+
+class Figures(NamedTuple):
+    metric: str
+    seeds: tuple[int, ...]
+    values: list[float]
+    depths: list[float]
+
+
+def evaluate(run: Path, *, split: str = "test", which: str = "best", max_depth: int | None = None) -> Figures:
+    """Each member's metric and mean depth."""
+    if split not in Splits._fields:
+        raise ValueError(f"split must be one of {', '.join(Splits._fields)}, got {split!r}")
+    if which not in KEPT:
+        raise ValueError(f"which must be one of {', '.join(KEPT)}, got {which!r}")
+    recipe = RunFolder(run).recipe()
+    task = make_task(recipe)
+    values = read_values(run / f"{which}.safetensors")
+    metric, depths = task.measure(Parts(getattr(recipe.data.load(), split)), values, max_depth=max_depth)
+    return Figures(task.metric, recipe.seeds, metric, depths)

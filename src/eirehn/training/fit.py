@@ -1,0 +1,198 @@
+"""A recipe carried out: from data to models and figures in a run folder, from wherever it was left."""
+
+from __future__ import annotations
+
+import logging
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.loggers import Logger
+from safetensors.torch import save
+
+from ..data.splits import Split, Splits
+from ..files import replacing, write_json
+from ..models import SequenceModel
+from .batches import Batches, Parts
+from .callbacks import History, Saving
+from .checkpoints import WholeFiles, seeded
+from .folder import RunFolder
+from .modules import Classification, Regression, Task
+from .progress import Event, Telling
+from .recipe import Recipe
+
+TASKS: dict[str, type[Task]] = {"regression": Regression, "classification": Classification}
+
+
+def train(
+    recipe: Recipe,
+    folder: str | os.PathLike[str],
+    *,
+    tell: Callable[[Event], None] = lambda event: None,
+    save_seconds: float = 30.0,
+) -> dict[str, Any]:
+    """Trains `recipe` in `folder` and returns its result; goes on where an earlier call was stopped, and returns at
+    once where that had ended."""
+    run = RunFolder(folder)
+    if not _first_process():
+        return _train(recipe, run, tell, save_seconds)
+    with run:
+        run.open(recipe)
+        done = run.read_result()
+        return done if done is not None else _train(recipe, run, tell, save_seconds)
+
+
+def _train(recipe: Recipe, run: RunFolder, tell: Callable[[Event], None], save_seconds: float) -> dict[str, Any]:
+    splits = recipe.data.load()
+    task = make_task(recipe)
+    history = History(run.metrics, recipe.seeds)
+    saving = Saving(run.checkpoint, seconds=save_seconds, on_save=lambda task: export(task, recipe, run.path))
+    with _quiet(), seeded(recipe.seeds[0]):
+        trainer = make_trainer(recipe, run.path, [history, saving, Telling(recipe.name, tell)])
+        checkpoint = run.checkpoint if run.checkpoint.exists() else None
+        trainer.fit(task, datamodule=Data(recipe, splits), ckpt_path=checkpoint)
+        # A run may have been killed between its last epoch and this line.
+        if trainer.is_global_zero:
+            export(task, recipe, run.path)
+    result = summary(task, recipe, splits.test, saving.elapsed)
+    if trainer.is_global_zero:
+        write_json(run.result, result)
+    return result
+
+
+def make_task(recipe: Recipe) -> Task:
+    members = []
+    for seed in recipe.seeds:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            members.append(make_model(recipe))
+    return TASKS[recipe.data.task](members, recipe.optimisation)
+
+
+def make_model(recipe: Recipe) -> SequenceModel:
+    data = recipe.data
+    return SequenceModel(recipe.network, data.input_size, data.output_size, last=data.task == "classification")
+
+
+class Data(pl.LightningDataModule):
+    """The splits, on the device once and for all: a batch is then a gather there."""
+
+    def __init__(self, recipe: Recipe, splits: Splits) -> None:
+        super().__init__()
+        self.recipe, self.splits = recipe, splits
+
+    def setup(self, stage: str) -> None:
+        assert self.trainer is not None
+        if self.trainer.world_size > self.recipe.optimisation.batch_size:
+            raise ValueError(
+                f"batch_size must be at least the number of processes, {self.trainer.world_size}, "
+                f"got {self.recipe.optimisation.batch_size}"
+            )
+
+    def train_dataloader(self) -> Batches:
+        assert self.trainer is not None
+        return Batches(
+            self._placed(self.splits.train),
+            self.recipe.optimisation.batch_size,
+            self.recipe.seeds,
+            rank=self.trainer.global_rank,
+            world=self.trainer.world_size,
+        )
+
+    def val_dataloader(self) -> Parts:
+        assert self.trainer is not None
+        whole = self._placed(self.splits.validation)
+        return Parts(Split(*(part[self.trainer.global_rank :: self.trainer.world_size] for part in whole)))
+
+    def _placed(self, split: Split) -> Split:
+        assert self.trainer is not None
+        device = self.trainer.strategy.root_device
+        return Split(split.x.to(device), split.target.to(device))
+
+
+def make_trainer(recipe: Recipe, folder: Path, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
+    hardware = recipe.hardware
+    return pl.Trainer(
+        accelerator=hardware.accelerator,
+        devices=hardware.devices,
+        num_nodes=hardware.num_nodes,
+        strategy=hardware.strategy,
+        precision=hardware.precision,  # type: ignore[arg-type]
+        max_epochs=recipe.optimisation.epochs,
+        callbacks=list(callbacks),
+        plugins=[WholeFiles()],
+        logger=_loggers(folder),
+        default_root_dir=folder,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        num_sanity_val_steps=0,
+        use_distributed_sampler=False,
+    )
+
+
+def _loggers(folder: Path) -> list[Logger]:
+    from pytorch_lightning.loggers import TensorBoardLogger
+
+    return [TensorBoardLogger(folder, name="tensorboard", version="", default_hp_metric=False)]
+
+
+def export(task: Task, recipe: Recipe, folder: Path) -> None:
+    """Writes the models as `eirehn.load` reads them."""
+    for name, values in (("best", task.best.values), ("last", task.last_values())):
+        with replacing(folder / f"{name}.safetensors") as file:
+            file.write(save({key: value.detach().cpu().contiguous() for key, value in values.items()}))
+    data = recipe.data
+    description = {
+        "network": asdict(recipe.network),
+        "input_size": data.input_size,
+        "output_size": data.output_size,
+        "last": data.task == "classification",
+        "seeds": list(recipe.seeds),
+        "best_score": task.best.score.tolist(),  # lower is better
+    }
+    write_json(folder / "model.json", description)
+
+
+def summary(task: Task, recipe: Recipe, split: Split, seconds: float) -> dict[str, Any]:
+    best, depth = task.measure(Parts(split), task.best.values)
+    final, _ = task.measure(Parts(split), task.last_values())
+    return {
+        "recipe": recipe.name,
+        "metric": task.metric,
+        "values": best,
+        "final_values": final,
+        "best_epoch": (task.best.epoch + 1).tolist(),
+        "best_validation": (task.sign * task.best.score).tolist(),
+        "depth": depth,
+        "parameters": sum(value[0].numel() for value in task.ensemble.stacked if value.requires_grad),
+        "seconds": round(seconds, 1),
+    }
+
+
+def _first_process() -> bool:
+    """Whether this is the process that writes, also before Lightning has set up the others."""
+    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "NODE_RANK"))
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Lightning's talk of what it found and its advice on data loaders."""
+    loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "lightning_fabric")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            for module in ("pytorch_lightning", "lightning_fabric"):
+                warnings.filterwarnings("ignore", module=module)
+            yield
+    finally:
+        for logger, level in zip(loggers, levels, strict=True):
+            logger.setLevel(level)

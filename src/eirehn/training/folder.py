@@ -1,0 +1,103 @@
+"""The folder of a run: whose it is, what is in it, and that one process at a time writes to it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any
+
+from ..files import RunError, read_json, write_json
+from .recipe import Recipe
+
+
+class RunFolder:
+    """A run on disk:
+
+    recipe.json        what is trained
+    last.ckpt          where the training stands
+    metrics.csv        figures of every epoch and seed
+    model.json, best.safetensors, last.safetensors    the models, for `eirehn.load`
+    result.json        the figures on test data, once the training has ended
+    tensorboard/       the same figures for TensorBoard
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        self._lock: IO[bytes] | None = None
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / "last.ckpt"
+
+    @property
+    def metrics(self) -> Path:
+        return self.path / "metrics.csv"
+
+    @property
+    def result(self) -> Path:
+        return self.path / "result.json"
+
+    def recipe(self) -> Recipe:
+        path = self.path / "recipe.json"
+        if not path.exists():
+            raise RunError(f"{self.path} is no run: it has no recipe.json")
+        try:
+            return Recipe.from_dict(read_json(path))
+        except (TypeError, ValueError) as error:
+            raise RunError(f"{path} is damaged: {error}") from error
+
+    def open(self, recipe: Recipe) -> None:
+        """Makes the folder, or makes sure that it holds a run of this very recipe."""
+        if self.path.exists() and not self.path.is_dir():
+            raise RunError(f"{self.path} is a file, not a run folder")
+        if (self.path / "recipe.json").exists():
+            if differing := self.recipe().differences(recipe):
+                raise RunError(
+                    f"{self.path} holds a run of another recipe (it differs in {', '.join(differing)}); "
+                    "choose another folder, or go on with the recipe of that run"
+                )
+        elif self.path.exists() and any(each.name != ".lock" for each in self.path.iterdir()):
+            raise RunError(f"{self.path} is not empty and holds no run; choose another folder")
+        else:
+            write_json(self.path / "recipe.json", recipe.to_dict())
+
+    def read_result(self) -> dict[str, Any] | None:
+        return read_json(self.result) if self.result.exists() else None
+
+    def __enter__(self) -> RunFolder:
+        """Takes the folder for this process."""
+        try:
+            if self.path.exists() and not self.path.is_dir():
+                raise RunError(f"{self.path} is a file, not a run folder")
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._lock = open(self.path / ".lock", "ab")
+        except OSError as error:
+            raise RunError(f"cannot write to {self.path}: {error.strerror}") from error
+        if not _lock(self._lock):
+            self._lock.close()
+            self._lock = None
+            raise RunError(f"{self.path} is in use by another process")
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._lock is not None:
+            self._lock.close()  # the system lets go of the lock with it, and when a process is killed
+            self._lock = None
+
+
+def _lock(file: IO[bytes]) -> bool:
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

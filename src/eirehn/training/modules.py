@@ -1,0 +1,204 @@
+"""What is trained: a seed ensemble with the loss and the metric of its task."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from ..data.splits import Split
+from ..models import Outcome, SequenceModel
+from .ensemble import Ensemble
+from .optimisation import Optimisation
+
+
+class Task(pl.LightningModule):
+    """Trains M members at once, each as if alone, and keeps each one's values of its best epoch.
+
+    A task says what the loss and the metric of each sequence are; `sign` is 1 where a lower metric is better.
+    """
+
+    metric: str
+    sign: int = 1
+
+    def __init__(self, members: Sequence[SequenceModel], optimisation: Optimisation) -> None:
+        super().__init__()
+        self.ensemble = Ensemble(members)
+        self.optimisation = optimisation
+        self.latest: dict[str, Tensor] = {}  # this epoch's figures, (M,) each
+        # Not buffers: those follow the weights' type, and several processes would overwrite each other's.
+        self.best = Best(self.ensemble)
+        self.sums = torch.zeros(3, self.ensemble.size, dtype=torch.float64)  # this epoch's losses, depths, steps
+        self.averages = [value.detach().clone() for value in self.ensemble.stacked] if optimisation.average else []
+
+    @abstractmethod
+    def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
+        """What training lowers, averaged per member, (M,)."""
+
+    @abstractmethod
+    def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
+        """The metric summed per member, (M,), and the number of its summands."""
+
+    def configure_optimizers(self) -> Any:
+        optimizer = self.optimisation.make(self.parameters())
+        # Not Lightning's estimate, which asks for the data before the position in it is restored.
+        steps = self.optimisation.epochs * len(self.trainer.datamodule.train_dataloader())  # type: ignore[attr-defined]
+        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self.optimisation.rate(steps))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+    def on_fit_start(self) -> None:
+        self.sums = self.sums.to(self.device)
+        self.averages = [each.to(self.device) for each in self.averages]
+        self.best.to(self.device)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["task"] = {"sums": self.sums, "averages": self.averages, "best": self.best.state_dict()}
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        state = checkpoint["task"]
+        self.sums, self.averages = state["sums"], state["averages"]
+        self.best.load_state_dict(state["best"])
+
+    def on_train_epoch_start(self) -> None:
+        self.sums.zero_()
+
+    def training_step(self, batch: tuple[Tensor, Tensor, float], batch_index: int) -> Tensor:
+        x, target, share = batch
+        outcome: Outcome = self.ensemble(x, with_cost=self.optimisation.price > 0)
+        errors = self.errors(outcome.prediction, target)  # (M,)
+        with torch.no_grad():
+            self.sums += torch.stack(
+                [errors.double(), outcome.depth.flatten(1).double().mean(1), torch.ones_like(self.sums[2])]
+            )
+        if outcome.cost is not None:
+            errors = errors + self.optimisation.price * outcome.cost.flatten(1).mean(1)
+        # A member's gradient comes from its own summand alone, so the sum trains each as if alone.
+        return errors.sum() * share
+
+    def configure_gradient_clipping(self, *_: Any, **__: Any) -> None:
+        if self.optimisation.clip is not None:
+            self.ensemble.clip_gradients(self.optimisation.clip)
+
+    def optimizer_step(self, *arguments: Any, **named: Any) -> None:
+        super().optimizer_step(*arguments, **named)
+        with torch.no_grad():
+            for average, value in zip(self.averages, self.ensemble.stacked, strict=False):
+                average.lerp_(value, 1 - self.optimisation.average)
+
+    def on_validation_epoch_start(self) -> None:
+        self._totals: list[Tensor] = []
+        self._swap_averages()
+
+    def validation_step(self, batch: tuple[Tensor, Tensor], batch_index: int) -> None:
+        self._totals.append(self.evaluate(*batch))
+
+    def evaluate(self, x: Tensor, target: Tensor, max_depth: int | None = None) -> Tensor:
+        """Sums over a batch that all members see, (4, M): of the metric, its summands, the depth, the sequences."""
+        x, target = (each.expand(self.ensemble.size, *each.shape) for each in (x, target))
+        outcome: Outcome = self.ensemble(x, max_depth=max_depth)
+        total, count = self.totals(outcome.prediction, target)
+        depth = outcome.depth.flatten(1).double().mean(1) * x.size(1)
+        return torch.stack([total, torch.full_like(total, count), depth, torch.full_like(total, x.size(1))])
+
+    @torch.no_grad()
+    def measure(
+        self, parts: Iterable[Split], values: Mapping[str, Tensor], *, max_depth: int | None = None
+    ) -> tuple[list[float], list[float]]:
+        """Each member's metric and mean depth with these values."""
+        own = {name: value.clone() for name, value in self.ensemble.values().items()}
+        self.ensemble.load(values)
+        self.eval()
+        like = self.ensemble.stacked[0]
+        sums = [
+            self.evaluate(x.to(like), target.to(like if target.is_floating_point() else like.device), max_depth)
+            for x, target in parts
+        ]
+        self.ensemble.load(own)
+        total, count, depth, cases = torch.stack(sums).sum(0)
+        return (total / count).tolist(), (depth / cases).tolist()
+
+    @torch.no_grad()
+    def on_validation_epoch_end(self) -> None:
+        total, count, depth, cases = self._sum_over_processes(torch.stack(self._totals).sum(0))
+        self._totals = []
+        metric = total / count
+        losses, _, batches = self._sum_over_processes(self.sums)
+        self.latest = {"train_loss": losses / batches, self.metric: metric, "depth": depth / cases}
+        self.best.consider(self.sign * metric, self.current_epoch, self.ensemble)
+        self._swap_averages()
+
+    def _sum_over_processes(self, sums: Tensor) -> Tensor:
+        reduced = self.trainer.strategy.reduce(sums.clone(), reduce_op="sum")
+        assert isinstance(reduced, Tensor)
+        return reduced
+
+    @torch.no_grad()
+    def _swap_averages(self) -> None:
+        """Puts the averaged values in the place of the trained ones, or back."""
+        for average, value in zip(self.averages, self.ensemble.stacked, strict=False):
+            trained = value.clone()
+            value.copy_(average)
+            average.copy_(trained)
+
+    def last_values(self) -> dict[str, Tensor]:
+        if self.averages:
+            return dict(zip(self.ensemble.names, self.averages, strict=True))
+        return self.ensemble.values()
+
+
+class Best:
+    """Each member's values at its best epoch, by a score that is better when lower."""
+
+    def __init__(self, ensemble: Ensemble) -> None:
+        self.score = torch.full((ensemble.size,), torch.inf, dtype=torch.float64)
+        self.epoch = torch.full((ensemble.size,), -1)
+        self.values = {name: value.clone() for name, value in ensemble.values().items()}
+
+    def consider(self, score: Tensor, epoch: int, ensemble: Ensemble) -> None:
+        better = score < self.score  # never for NaN: a member that diverges keeps what it had
+        self.score[better] = score[better]
+        self.epoch[better] = epoch
+        for name, value in ensemble.values().items():
+            self.values[name][better] = value[better]
+
+    def to(self, device: torch.device) -> None:
+        self.score, self.epoch = self.score.to(device), self.epoch.to(device)
+        self.values = {name: value.to(device) for name, value in self.values.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"score": self.score, "epoch": self.epoch, "values": self.values}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.score, self.epoch, self.values = state["score"], state["epoch"], dict(state["values"])
+
+
+class Regression(Task):
+    """Mean squared error at every time step and output."""
+
+    metric = "mse"
+
+    def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
+        return (prediction - target).square().flatten(1).mean(1)
+
+    def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
+        squares = (prediction - target).double().square().flatten(1)
+        return squares.sum(1), squares.size(1)
+
+
+class Classification(Task):
+    """Cross-entropy of the class of each sequence; its metric is the accuracy."""
+
+    metric = "accuracy"
+    sign = -1
+
+    def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
+        entropy = F.cross_entropy(prediction.flatten(0, 1), target.flatten(), reduction="none")
+        return entropy.view(target.shape).mean(1)
+
+    def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
+        return (prediction.argmax(-1) == target).double().sum(1), target.size(1)

@@ -1,0 +1,83 @@
+"""How a model is trained: optimiser, schedule, and the price of depth."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+from ..checks import finite, positive_int
+
+OPTIMIZERS = ("adam", "adamw", "sgd")
+SCHEDULES = ("constant", "cosine")
+
+
+@dataclass(frozen=True)
+class Optimisation:
+    """How the model is trained."""
+
+    epochs: int = 100
+    """Passes over the training data."""
+    batch_size: int = 20
+    """Sequences of a training step, over all devices."""
+    optimizer: str = "adam"
+    """adam, adamw or sgd."""
+    learning_rate: float = 0.01
+    """The largest learning rate of the schedule."""
+    schedule: str = "constant"
+    """constant, or cosine: down to zero over the whole training."""
+    warmup: float = 0.0
+    """Share of all steps over which the learning rate rises to its largest."""
+    beta2: float = 0.999
+    """Adam's second decay."""
+    weight_decay: float = 0.0
+    """L2 penalty with adam and sgd, decoupled with adamw."""
+    clip: float | None = None
+    """Each member's gradient is scaled down to this norm."""
+    price: float = 0.0
+    """Price of depth: this much times the mean cost of depth is added to the loss."""
+    average: float = 0.0
+    """Decay per step of the running average of the weights that is validated and kept; 0 keeps the weights."""
+
+    def __post_init__(self) -> None:
+        positive_int("epochs", self.epochs)
+        positive_int("batch_size", self.batch_size)
+        _one_of("optimizer", self.optimizer, OPTIMIZERS)
+        _one_of("schedule", self.schedule, SCHEDULES)
+        finite("learning_rate", self.learning_rate, above=0.0)
+        finite("weight_decay", self.weight_decay, least=0.0)
+        finite("price", self.price, least=0.0)
+        if self.clip is not None:
+            finite("clip", self.clip, above=0.0)
+        for name in ("warmup", "beta2", "average"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
+
+    def make(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        trained = [parameter for parameter in parameters if parameter.requires_grad]
+        if self.optimizer == "sgd":
+            return torch.optim.SGD(trained, self.learning_rate, weight_decay=self.weight_decay)
+        kind = torch.optim.Adam if self.optimizer == "adam" else torch.optim.AdamW
+        betas = (0.9, self.beta2)
+        return kind(trained, self.learning_rate, betas, weight_decay=self.weight_decay, fused=True)
+
+    def rate(self, steps: int) -> Callable[[int], float]:
+        """The factor on the learning rate at each of `steps` steps."""
+        warm = int(self.warmup * steps)
+
+        def factor(step: int) -> float:
+            if step < warm:
+                return (step + 1) / (warm + 1)
+            if self.schedule == "constant":
+                return 1.0
+            return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warm) / max(1, steps - warm))))
+
+        return factor
+
+
+def _one_of(name: str, value: str, accepted: tuple[str, ...]) -> None:
+    if value not in accepted:
+        raise ValueError(f"{name} must be one of {', '.join(accepted)}, got {value!r}")

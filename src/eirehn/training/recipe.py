@@ -1,0 +1,97 @@
+"""A recipe: everything a training depends on, as data that goes to a file and comes back the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..data.synthetic import SyntheticData
+from ..models import Network
+from .optimisation import Optimisation
+
+PRECISIONS = ("32-true", "64-true", "bf16-mixed", "16-mixed")
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Where the training runs; the choices are Lightning's own."""
+
+    accelerator: str = "auto"
+    """cpu, gpu, …, or auto."""
+    devices: int | str = 1
+    """How many devices, or auto for all."""
+    num_nodes: int = 1
+    """Machines, each with `devices` devices, started by torchrun or SLURM."""
+    strategy: str = "auto"
+    """How several devices work together: ddp, ddp_spawn, … or auto."""
+    precision: str = "32-true"
+    """32-true, 64-true, bf16-mixed or 16-mixed."""
+
+    def __post_init__(self) -> None:
+        if self.precision not in PRECISIONS:
+            raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A training: a network, data, an optimisation, and the seeds of the members trained together."""
+
+    name: str = "custom"
+    """What tables and reports call it."""
+    network: Network = field(default_factory=Network)
+    data: SyntheticData = field(default_factory=SyntheticData)
+    optimisation: Optimisation = field(default_factory=Optimisation)
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    """One member for each: its initial values and the order of its data."""
+    hardware: Hardware = field(default_factory=Hardware)
+
+    def __post_init__(self) -> None:
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
+            raise ValueError(f"seeds must be different integers of at least 0, got {list(self.seeds)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        content = dataclasses.asdict(self)
+        content["seeds"] = list(self.seeds)
+        return content
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Recipe:
+        return typing.cast(Recipe, from_dict(cls, content))
+
+    def differences(self, other: Recipe) -> list[str]:
+        """The names of the fields that make `other` another training. Hardware is no part of that."""
+        ours, theirs = self.to_dict(), other.to_dict()
+        found = []
+        for name in ours:
+            if name == "hardware" or ours[name] == theirs[name]:
+                continue
+            if isinstance(ours[name], dict):
+                found += [f"{name}.{key}" for key in ours[name] if ours[name][key] != theirs[name].get(key)]
+            else:
+                found.append(name)
+        return found
+
+
+def from_dict(kind: type[Any], content: Mapping[str, Any]) -> Any:
+    """The dataclass `kind` from what `dataclasses.asdict` and JSON made of it."""
+    if not isinstance(content, Mapping):
+        raise ValueError(f"{kind.__name__} must be a mapping, got {type(content).__name__}")
+    hints = typing.get_type_hints(kind)
+    known = {each.name for each in dataclasses.fields(kind)}
+    if unknown := sorted(set(content) - known):
+        raise ValueError(f"{kind.__name__} has no {', '.join(unknown)}")
+    return kind(**{name: _value(hints[name], value) for name, value in content.items()})
+
+
+def _value(hint: Any, value: Any) -> Any:
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return from_dict(hint, value)
+    if isinstance(hint, types.UnionType):
+        for choice in typing.get_args(hint):
+            if dataclasses.is_dataclass(choice) and isinstance(value, Mapping):
+                return from_dict(typing.cast(type, choice), value)
+    return tuple(value) if typing.get_origin(hint) is tuple else value

@@ -1,0 +1,44 @@
+"""A process that carries out runs one after the other, told their folders on its standard input.
+
+Several of them with one thread each train many small models faster than one process with many threads.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from ..files import RunError
+
+
+def main() -> None:
+    import torch
+
+    torch.set_num_threads(int(sys.argv[1]))
+    from .callbacks import Stopped
+    from .fit import train
+    from .folder import RunFolder
+
+    events = sys.stdout
+    sys.stdout = sys.stderr  # the way to the parent is for events alone
+
+    def tell(**event: Any) -> None:
+        events.write(json.dumps(event) + "\n")
+        events.flush()
+
+    for line in sys.stdin:
+        folder = line.rstrip("\n")
+        try:
+            train(RunFolder(folder).recipe(), folder, tell=lambda event: tell(event=asdict(event)))
+            tell(done=folder)
+        except (RunError, ValueError) as error:
+            tell(failed=folder, message=str(error))
+        except (Stopped, KeyboardInterrupt):
+            tell(stopped=folder)
+            return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,124 @@
+"""A training that was stopped, wherever it was, ends with the bits of one that was not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from small import small, with_network
+
+import eirehn.training.fit as fit
+from eirehn.files import RunError, read_json
+from eirehn.loading import read_values
+from eirehn.training.callbacks import Saving, Stopped
+from eirehn.training.recipe import Recipe
+
+
+class StopAt(pl.Callback):
+    """Stops a training after so many steps, with or without a chance to save."""
+
+    def __init__(self, step: int, *, killed: bool) -> None:
+        self.step, self.killed = step, killed
+
+    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
+        if trainer.global_step == self.step:
+            if self.killed:
+                raise KilledError
+            saving = next(each for each in trainer.callbacks if isinstance(each, Saving))
+            saving._note(15, None)
+
+
+class KilledError(Exception):
+    pass
+
+
+def train_with_stops(
+    recipe: Recipe, folder: Path, stops: list[StopAt], monkeypatch: pytest.MonkeyPatch, every: float
+) -> None:
+    made = fit.make_trainer
+    for stop in stops:
+        # Before the callback that saves, so that it is killed before its state of this step is on the disk.
+        monkeypatch.setattr(
+            fit, "make_trainer", lambda recipe, path, calls, stop=stop: made(recipe, path, [stop, *calls])
+        )
+        with pytest.raises((KilledError, Stopped)):
+            fit.train(recipe, folder, save_seconds=every)
+    monkeypatch.setattr(fit, "make_trainer", made)
+    fit.train(recipe, folder, save_seconds=every)
+
+
+def same(one: Path, other: Path) -> None:
+    for name in ("best", "last"):
+        ours, theirs = read_values(one / f"{name}.safetensors"), read_values(other / f"{name}.safetensors")
+        for key in theirs:
+            assert torch.equal(ours[key], theirs[key]), (name, key)
+    assert (one / "metrics.csv").read_text() == (other / "metrics.csv").read_text()
+    a, b = (read_json(folder / "result.json") for folder in (one, other))
+    assert {**a, "seconds": 0} == {**b, "seconds": 0}
+
+
+OPTIONS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "all options": {
+        "schedule": "cosine",
+        "clip": 0.1,
+        "price": 1e-3,
+        "average": 0.9,
+        "optimizer": "adamw",
+        "warmup": 0.2,
+    },
+}
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("every", [0.0, 1e9], ids=["saved every step", "saved on request"])
+@pytest.mark.parametrize(
+    "stops",
+    [
+        [(1, False)],
+        [(3, False)],
+        [(4, False)],
+        [(5, True)],
+        [(2, False), (6, True), (7, False), (11, False)],
+        [(12, True)],
+    ],
+    ids=str,
+)
+def test_the_same_bits(
+    options: str, every: float, stops: list[tuple[int, bool]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # 4 batches an epoch, 3 epochs; dropout draws from torch's generator at every step.
+    recipe = with_network(small(**OPTIONS[options]), input_dropout=0.2, hidden_dropout=0.2)
+    fit.train(recipe, tmp_path / "straight")
+    train_with_stops(recipe, tmp_path / "stopped", [StopAt(at, killed=k) for at, k in stops], monkeypatch, every)
+    same(tmp_path / "stopped", tmp_path / "straight")
+
+
+def test_an_ended_run_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = fit.train(small(), tmp_path)
+    monkeypatch.setattr(fit, "_train", None)
+    assert fit.train(small(), tmp_path) == read_json(tmp_path / "result.json")
+    assert first["values"] == fit.train(small(), tmp_path)["values"]
+
+
+def test_a_damaged_checkpoint_is_told_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = small()
+    made = fit.make_trainer
+    stop = StopAt(6, killed=False)
+    monkeypatch.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [stop, *calls]))
+    with pytest.raises(Stopped):
+        fit.train(recipe, tmp_path)
+    content = (tmp_path / "last.ckpt").read_bytes()
+    for damaged in (content[: len(content) // 2], b"", b"nonsense", _flipped(content)):
+        (tmp_path / "last.ckpt").write_bytes(damaged)
+        with pytest.raises(RunError, match=r"last.ckpt is damaged"):
+            fit.train(recipe, tmp_path)
+        assert (tmp_path / "last.ckpt").read_bytes() == damaged
+
+
+def _flipped(content: bytes) -> bytes:
+    middle = len(content) // 2
+    return content[:middle] + bytes([content[middle] ^ 0x10]) + content[middle + 1 :]
