@@ -51,10 +51,10 @@ class Task(pl.LightningModule):
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self.optimisation.rate(steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
-    def on_fit_start(self) -> None:
+    def on_train_start(self) -> None:
         self.sums = self.sums.to(self.device)
-        self.averages = [each.to(self.device) for each in self.averages]
-        self.best.to(self.device)
+        self.averages = [each.to(own) for each, own in zip(self.averages, self.ensemble.stacked, strict=False)]
+        self.best.place_like(self.ensemble)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["task"] = {"sums": self.sums, "averages": self.averages, "best": self.best.state_dict()}
@@ -166,9 +166,11 @@ class Best:
         for name, value in ensemble.values().items():
             self.values[name][better] = value[better]
 
-    def to(self, device: torch.device) -> None:
+    def place_like(self, ensemble: Ensemble) -> None:
+        own = ensemble.values()
+        self.values = {name: value.to(own[name]) for name, value in self.values.items()}
+        device = ensemble.stacked[0].device
         self.score, self.epoch = self.score.to(device), self.epoch.to(device)
-        self.values = {name: value.to(device) for name, value in self.values.items()}
 
     def state_dict(self) -> dict[str, Any]:
         return {"score": self.score, "epoch": self.epoch, "values": self.values}

@@ -1,0 +1,150 @@
+"""Members trained together end as if each had been trained alone."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from small import DATA, small
+from torch import nn
+
+from eirehn.data.synthetic import SyntheticData
+from eirehn.files import read_json
+from eirehn.loading import load, read_values
+from eirehn.models import Network, SequenceModel
+from eirehn.training.batches import Batches
+from eirehn.training.ensemble import Ensemble
+from eirehn.training.fit import make_task, train
+
+KINDS = ("RNN", "LSTM", "RHN", "SRHN", "SREHN", "EIREHN", "ACT")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_members_together_are_members_alone(kind: str, tmp_path: Path) -> None:
+    """After 200 steps in float64, to 1e-9; with clipping, each by its own gradient."""
+    recipe = small(kind, seeds=(0, 1, 2), precision="64-true", epochs=50, clip=0.05)  # 4 steps an epoch
+    together = train(recipe, tmp_path / "together")
+    for index, seed in enumerate(recipe.seeds):
+        alone = train(replace(recipe, seeds=(seed,)), tmp_path / f"alone-{seed}")
+        assert together["values"][index] == pytest.approx(alone["values"][0], rel=1e-9)
+        assert together["best_epoch"][index] == alone["best_epoch"][0]
+        for name in ("best", "last"):
+            stacked = read_values(tmp_path / "together" / f"{name}.safetensors")
+            for key, value in read_values(tmp_path / f"alone-{seed}" / f"{name}.safetensors").items():
+                torch.testing.assert_close(stacked[key][index], value[0], rtol=0, atol=1e-9)
+
+
+def test_against_a_loop_of_plain_torch(tmp_path: Path) -> None:
+    """The same training written out: Adam, the same order of the same data, the best epoch on validation."""
+    recipe = small(seeds=(3,), precision="64-true", epochs=5)
+    result = train(recipe, tmp_path)
+    splits = DATA.load()
+    x, target = (part.double() for part in splits.train)
+    torch.manual_seed(3)
+    model = SequenceModel(recipe.network, 2, 2).double()
+    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    best = (float("inf"), 0.0, 0)
+    for epoch in range(5):
+        batches = Batches([x, target], 16, [3])
+        batches.set_epoch(epoch)
+        for xs, ts, _ in batches:
+            optimizer.zero_grad()
+            nn.functional.mse_loss(model(xs[0]), ts[0]).backward()
+            optimizer.step()
+        with torch.no_grad():
+            validation, test = (
+                nn.functional.mse_loss(model(split.x.double()), split.target.double()).item()
+                for split in (splits.validation, splits.test)
+            )
+        best = min(best, (validation, test, epoch + 1))
+    assert result["values"][0] == pytest.approx(best[1], rel=1e-9)
+    assert result["best_epoch"] == [best[2]]
+    assert result["best_validation"][0] == pytest.approx(best[0], rel=1e-9)
+    assert result["final_values"][0] == pytest.approx(test, rel=1e-9)
+
+
+def test_each_member_sees_all_data_in_an_order_of_its_own() -> None:
+    x = torch.arange(10.0)[:, None]
+    batches = Batches([x, x], 4, [5, 6])
+    orders = []
+    for epoch in range(2):
+        batches.set_epoch(epoch)
+        orders.append(torch.cat([batch[0] for batch in batches], 1).squeeze(-1))  # (M, N)
+    for order in (*orders[0], *orders[1]):
+        assert sorted(order.tolist()) == list(range(10))
+    flat = [tuple(order.tolist()) for order in (*orders[0], *orders[1])]
+    assert len(set(flat)) == 4
+    alone = Batches([x, x], 4, [6])
+    assert torch.equal(torch.cat([batch[0] for batch in alone], 1).squeeze(-1)[0], orders[0][1])
+
+
+def test_processes_share_every_batch() -> None:
+    x = torch.arange(11.0)[:, None]
+    whole = list(Batches([x, x], 4, [0]))
+    parts = [list(Batches([x, x], 4, [0], rank=rank, world=2)) for rank in range(2)]
+    for number, (rows, _, share) in enumerate(whole):
+        assert share == 1.0
+        mine, others = parts[0][number], parts[1][number]
+        assert sorted([*mine[0].flatten().tolist(), *others[0].flatten().tolist()]) == sorted(
+            rows.flatten().tolist()
+        )
+        # The mean over processes of share times local mean is the batch's mean.
+        mean = (mine[0].mean() * mine[2] + others[0].mean() * others[2]) / 2
+        assert mean == pytest.approx(rows.mean().item())
+
+
+def test_a_process_without_sequences_takes_part_but_does_not_count() -> None:
+    x = torch.arange(5.0)[:, None]
+    last = [list(Batches([x, x], 4, [0], rank=rank, world=3))[-1] for rank in range(3)]
+    assert [each[2] for each in last] == [3.0, 0.0, 0.0]
+    assert all(each[0].size(1) == 1 for each in last)
+
+
+def test_a_member_that_diverges_leaves_the_others_alone(tmp_path: Path) -> None:
+    recipe = small(seeds=(0, 1), epochs=3)
+    task = make_task(recipe)
+    with torch.no_grad():
+        task.ensemble.stacked[0][0].fill_(torch.nan)
+    outcome = task.ensemble(DATA.load().test.x.expand(2, -1, -1, -1))
+    outcome.prediction.square().flatten(1).mean(1).sum().backward()
+    for value in task.ensemble.stacked:
+        assert value.grad is None or value.grad[1].isfinite().all()
+    task.best.consider(torch.tensor([torch.nan, 1.0]).double(), 0, task.ensemble)
+    assert task.best.epoch.tolist() == [-1, 0]
+
+
+def test_a_member_by_itself() -> None:
+    members = [SequenceModel(Network("EIREHN", 5, max_depth=3), 2, 2) for _ in range(3)]
+    ensemble = Ensemble(members)
+    x = torch.randn(3, 4, 7, 2)
+    together = ensemble(x).prediction
+    for index, member in enumerate(members):
+        torch.testing.assert_close(ensemble.member(index)(x[index]), member(x[index]), rtol=0, atol=0)
+        torch.testing.assert_close(together[index], member(x[index]), rtol=1e-5, atol=1e-6)
+
+
+def test_load_gives_the_model_back(tmp_path: Path) -> None:
+    result = train(small(epochs=2), tmp_path)
+    test = DATA.load().test
+    for index, seed in enumerate((0, 1)):
+        for which, name in (("best", "values"), ("last", "final_values")):
+            model = load(tmp_path, seed=seed, which=which)
+            assert not model.training
+            with torch.no_grad():
+                error = nn.functional.mse_loss(model(test.x), test.target).item()
+            assert error == pytest.approx(result[name][index], rel=1e-5)
+    chosen = min(range(2), key=lambda index: result["best_validation"][index])
+    torch.testing.assert_close(load(tmp_path)(test.x), load(tmp_path, seed=(0, 1)[chosen])(test.x), rtol=0, atol=0)
+    assert read_json(tmp_path / "model.json")["network"]["kind"] == "EIREHN"
+
+
+def test_more_data_than_an_evaluation_takes_at_once(tmp_path: Path) -> None:
+    """The metric is the mean over all, also where the last part is smaller."""
+    recipe = replace(small(epochs=1), data=SyntheticData(train=30, validation=20, test=730))
+    result = train(recipe, tmp_path)
+    test = recipe.data.load().test
+    with torch.no_grad():
+        error = nn.functional.mse_loss(load(tmp_path, seed=1)(test.x), test.target).item()
+    assert result["values"][1] == pytest.approx(error, rel=1e-5)
