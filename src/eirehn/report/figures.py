@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from ..cells import elastic_gate
+from .panels.figure1 import figure1, gate_values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+
+__all__ = ["depth_figure", "figure1", "gate_figure"]
 
 COLOURS = ("#0b6e99", "#d9730d", "#6940a5", "#0f7b6c")
 
@@ -48,9 +49,8 @@ def gate_figure() -> Figure:
 
 
 def _draw_gate(ax: Axes, alpha: float, beta: float, alpha_t: float, colour: str, label: str) -> None:
-    depths = range(1, 16)
-    unit = torch.tensor(alpha), torch.tensor(beta), torch.tensor(alpha_t)
-    values = [elastic_gate(*unit, r).item() for r in depths]
+    values = gate_values(alpha, beta, alpha_t)
+    depths = range(1, len(values) + 1)
     last = max((r for r, d in zip(depths, values, strict=True) if d > 0), default=0)
     ax.plot(depths, values, "o-", color=colour, markersize=4, linewidth=1.6, label=f"{label}: depth {last}")
 

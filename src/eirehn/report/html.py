@@ -1,0 +1,100 @@
+"""The report as one HTML file that needs nothing else: no network, no scripts, no fonts of its own."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import warnings
+from collections.abc import Iterator
+from importlib.resources import files
+from pathlib import Path
+
+from .content import Report
+from .elements import escape, section
+from .palette import Palette, css_variables
+from .sections.comparison import comparison, tiles
+from .sections.depth import histogram, true_depth
+from .sections.early import early
+from .sections.examples import examples
+from .sections.gate import gate
+from .sections.repeat import repeat
+from .sections.savings import savings
+from .sections.training import training
+from .table import results_table
+
+
+def render(report: Report) -> str:
+    """The page. The same report gives the same text."""
+    with warnings.catch_warnings():
+        # The browser draws the text, with fonts that have the letters matplotlib's lacks.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        return _page(report)
+
+
+def _page(report: Report) -> str:
+    palette = Palette(_labels(report))
+    parts = [
+        ("results", "Ours beside the paper", comparison, bool(report.results.get("rows"))),
+        ("training", "Learning curves", training, bool(report.curves)),
+        ("gate", "The elastic gate (Figure 1 of the paper)", gate, report.figure1),
+        ("depth", "Depth spent", histogram, bool(report.histograms)),
+        ("examples", "Examples", examples, bool(report.examples)),
+        ("savings", "What elastic depth saves", savings, bool(report.savings)),
+        ("early", "Improving early", early, bool(report.early)),
+        ("true-depth", "True depth against depth spent", true_depth, bool(report.true_depth)),
+        ("repeat", "How to repeat", repeat, bool(report.results)),
+    ]
+    shown = [(name, heading, build) for name, heading, build, given in parts if given]
+    contents = "".join(f'<li><a href="#{name}">{escape(_short(heading))}</a></li>' for name, heading, _ in shown)
+    body = "".join(section(name, heading, build(report, palette)) for name, heading, build in shown)
+    notice = f'<p class="notice" role="note">{escape(report.notice)}</p>' if report.notice else ""
+    summary = f'<p class="summary">{escape(report.summary)}</p>' if report.summary else ""
+    return (
+        '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">'
+        '<meta name="color-scheme" content="light dark">'
+        '<link rel="icon" href="data:,">'
+        f"<title>{escape(report.title)}</title>\n<style>\n{_style()}</style></head>\n<body>"
+        f"<header><h1>{escape(report.title)}</h1>{summary}{notice}{tiles(report)}"
+        f'<nav aria-label="Contents"><ul>{contents}</ul></nav></header>\n<main>{body}</main></body></html>\n'
+    )
+
+
+def write_report(path: str | os.PathLike[str], report: Report) -> Path:
+    """Writes the page to `path`, all of it or nothing: no reader and no crash ever meets half a page."""
+    target = Path(path)
+    text = render(report)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o666 & ~_umask())  # mkstemp's files are for their owner alone
+        os.replace(name, target)
+    except BaseException:
+        os.unlink(name)
+        raise
+    return target
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def _style() -> str:
+    sheet = files(__package__).joinpath("style.css").read_text("utf-8")
+    return sheet.replace("/* light */", css_variables(False)).replace("/* dark */", css_variables(True))
+
+
+def _labels(report: Report) -> Iterator[str]:
+    yield from (row.model for row in results_table(report.results))
+    for parts in (report.curves, report.histograms, report.savings, report.early, report.true_depth):
+        yield from (part.label for part in parts)
+
+
+def _short(heading: str) -> str:
+    return heading.split(" (")[0]

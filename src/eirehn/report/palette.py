@@ -1,0 +1,73 @@
+"""One colour and one marker a model, the same in every figure, told apart by colour-blind readers too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Style(NamedTuple):
+    colour: str
+    marker: str
+
+
+INK, MUTED, LINE, GRID, PAPER, FLOOR = "#1f2328", "#636b77", "#a3aab5", "#e4e7eb", "#fefefe", "#a3195b"
+
+NEUTRALS = {
+    # name of the CSS variable: (light, dark)
+    "ink": (INK, "#e6e8eb"),
+    "muted": (MUTED, "#a2abb8"),
+    "line": (LINE, "#5c6672"),
+    "grid": (GRID, "#2d343d"),
+    "card": (PAPER, "#171b21"),
+    "floor": (FLOOR, "#ff7ab0"),
+}
+
+_MODELS = {
+    # Okabe and Ito's colours, darkened where they would be faint on white
+    "EIREHN": ("#0072b2", "#5db3f0", "o"),
+    "RHN": ("#d55e00", "#ff8f4a", "s"),
+    "LSTM": ("#00875f", "#3ecf9f", "^"),
+    "RNN": ("#7b818c", "#b4bbc7", "D"),
+    "SREHN": ("#b5558f", "#eb9fcd", "v"),
+    "SRHN": ("#a97800", "#edc04a", "P"),
+    "ACT": ("#5b3fa6", "#b3a0f2", "X"),
+    "GRU": ("#7a4a21", "#d0a37a", "<"),
+}
+_OTHERS = (
+    ("#2f4858", "#9fc3d8", ">"),
+    ("#8a1c1c", "#f08a8a", "p"),
+    ("#3f6b00", "#a8d65c", "h"),
+    ("#444444", "#cfcfcf", "*"),
+)
+
+COLOURS = {
+    **NEUTRALS,
+    **{f"model-{name.lower()}": pair[:2] for name, pair in _MODELS.items()},
+    **{f"other-{index}": pair[:2] for index, pair in enumerate(_OTHERS)},
+}
+"""CSS variable to its light and dark value; figures are drawn with the light one."""
+
+
+def model_of(label: str) -> str | None:
+    """The model a label speaks of: the longest known name in it, so that EI-REHN is not taken for REHN or RHN."""
+    plain = re.sub(r"[^A-Z0-9]", "", label.upper())
+    return max((name for name in _MODELS if name in plain), key=len, default=None)
+
+
+class Palette:
+    """Styles of the labels of one report. Labels of no known model get what is left, in the order they come."""
+
+    def __init__(self, labels: Iterable[str]) -> None:
+        unknown = list(dict.fromkeys(label for label in labels if model_of(label) is None))
+        self._others = {label: _OTHERS[index % len(_OTHERS)] for index, label in enumerate(unknown)}
+
+    def __getitem__(self, label: str) -> Style:
+        model = model_of(label)
+        light, _, marker = _MODELS[model] if model else self._others.get(label, _OTHERS[-1])
+        return Style(light, marker)
+
+
+def css_variables(dark: bool) -> str:
+    return " ".join(f"--{name}: {pair[dark]};" for name, pair in COLOURS.items())

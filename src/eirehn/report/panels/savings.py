@@ -1,0 +1,96 @@
+"""What elastic depth saves: the metric against what it costs, in inner steps and in time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from ..content import Report, Saving
+from ..numbers import as_float, measured
+from ..palette import FLOOR, PAPER, Palette, model_of
+from .labels import Label, Point, place_labels
+from .panel import LARGE, Panel, axis_label, canvas
+
+_POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def savings_panels(savings: Sequence[Saving], floor: float, report: Report, palette: Palette) -> list[Panel]:
+    drawn = [saving for saving in savings if math.isfinite(as_float(saving.mean))]
+    return [
+        _panel("Against inner steps", drawn, _depth, "mean inner steps a time step", floor, report, palette),
+        _panel("Against time", drawn, _time, "milliseconds, measured", floor, report, palette),
+    ]
+
+
+def price_text(price: float) -> str:
+    if price == 0 or 1e-2 <= price < 1e4:
+        return f"{price:g}"
+    digits, power = f"{price:.2e}".split("e")
+    head = "" if float(digits) == 1 else f"{float(digits):g}·"
+    return f"{head}10{str(int(power)).translate(_POWERS)}"
+
+
+def _depth(saving: Saving) -> float:
+    return float(saving.depth)
+
+
+def _time(saving: Saving) -> float:
+    return float(saving.milliseconds)
+
+
+def _panel(
+    title: str,
+    savings: Sequence[Saving],
+    cost: Callable[[Saving], float],
+    xlabel: str,
+    floor: float,
+    report: Report,
+    palette: Palette,
+) -> Panel:
+    figure, (ax,) = canvas(LARGE)
+    lines: list[list[Point]] = []
+    for group in dict.fromkeys(map(_group, savings)):
+        members = sorted((saving for saving in savings if _group(saving) == group), key=cost)
+        elastic = group[0] == "elastic"
+        colour, marker = palette[members[0].label]
+        points = [(cost(saving), float(saving.mean) * report.scale) for saving in members]
+        x, y = zip(*points, strict=True)
+        lines.append(points)
+        for saving, point in zip(members, points, strict=True):
+            std = as_float(saving.std) * report.scale
+            if math.isfinite(std):
+                ax.plot([point[0]] * 2, [point[1] - std, point[1] + std], color=colour, linewidth=0.9, alpha=0.6)
+        dash = "solid" if elastic else (0, (1.5, 2))
+        ax.plot(x, y, color=colour, linestyle=dash, linewidth=1.8 if elastic else 1.1, zorder=3)
+        face = colour if elastic else PAPER
+        ax.plot(x, y, marker, color=colour, markerfacecolor=face, markersize=6, markeredgewidth=1.4, zorder=4)
+    if math.isfinite(floor):
+        ax.axhline(floor * report.scale, color=FLOOR, linewidth=1.0, linestyle=(0, (1, 1.5)))
+    ax.margins(x=0.1, y=0.14)
+    ax.set(xlabel=xlabel, ylabel=axis_label(report.metric_name, report.metric_unit))
+    ax.set_xlim(left=0)
+    if savings:
+        below = {"elastic": report.lower_is_better, "fixed": not report.lower_is_better}
+        labels = [
+            Label(
+                _beside(saving),
+                (cost(saving), float(saving.mean) * report.scale),
+                palette[saving.label].colour,
+                below[saving.group],
+            )
+            for saving in sorted(savings, key=lambda saving: saving.group)
+        ]
+        place_labels(ax, labels, lines)
+    words = "; ".join(f"{s.label}: {measured(float(s.mean) * report.scale)} at {cost(s):.3g}" for s in savings)
+    return Panel(title, figure, f"{report.metric_name} against {xlabel}. {words}.")
+
+
+def _group(saving: Saving) -> tuple[str, str]:
+    return saving.group, model_of(saving.label) or saving.label
+
+
+def _beside(saving: Saving) -> str:
+    """What stands at a point: the price, or what its label says after the model, which the colour tells already."""
+    if saving.price is not None:
+        return price_text(saving.price) if saving.price else "no price"
+    return saving.label.split(",", 1)[-1].strip()

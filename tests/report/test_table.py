@@ -1,0 +1,130 @@
+import json
+import math
+
+import pytest
+from sample import results
+
+from eirehn.report.table import markdown_table, results_table
+
+
+def stored(*rows, **more):
+    return {"bayes_floor": 0.000427, "quick": False, "rows": list(rows), **more}
+
+
+def row(model="RNN", hidden=20, mean=0.0005, values=(0.0004, 0.0006), std=0.0001, **more):
+    return {"model": model, "hidden": hidden, "mean": mean, "values": list(values), "std": std, **more}
+
+
+def test_row_holds_the_stored_figures_and_what_follows_from_them():
+    (line,) = results_table(stored(row("EIREHN", paper=0.0004, parameters=2862, final_mean=0.0007, seconds=3)))
+    assert (line.label, line.model, line.parameters) == ("EI-REHN-20", "EI-REHN", 2862)
+    assert line.difference == pytest.approx(0.0001, abs=1e-12)
+    assert line.relative == pytest.approx(0.25, abs=1e-12)
+    assert line.excess == pytest.approx(0.000073, abs=1e-12)
+    assert line.best
+    assert line.paper_best
+
+
+@pytest.mark.parametrize(("lower_is_better", "best"), [(True, "RNN-10"), (False, "RNN-30")])
+def test_best_follows_the_direction_of_the_metric(lower_is_better, best):
+    rows = [row(hidden=h, mean=m, paper=m) for h, m in ((10, 0.1), (20, 0.2), (30, 0.3))]
+    lines = results_table(stored(*rows), lower_is_better=lower_is_better)
+    assert [line.label for line in lines if line.best] == [best]
+    assert [line.label for line in lines if line.paper_best] == [best]
+
+
+def test_row_with_a_diverged_seed_is_never_best():
+    lines = results_table(stored(row(hidden=10, mean=1e-9, values=[1e-9, None]), row(hidden=20)))
+    assert [line.diverged for line in lines] == [1, 0]
+    assert [line.best for line in lines] == [False, True]
+    assert lines[0].finite_mean == (1e-9, 0.0)
+
+
+def test_all_diverged_has_no_best():
+    (line,) = results_table(stored(row(mean=None, std=None, values=[math.nan, None])))
+    assert not line.best
+    assert math.isnan(line.mean)
+    assert math.isnan(line.finite_mean[0])
+
+
+def test_one_seed_has_no_spread():
+    assert "| **0.500** |" in markdown_table(stored(row(values=[0.0005], std=0.0)))
+
+
+def test_labels_tell_rows_apart():
+    rows = [
+        row("EIREHN", max_depth=6, weight_update="printed", recipe="paper"),
+        row("EIREHN", max_depth=10, weight_update="printed", recipe="paper"),
+        row("EIREHN", max_depth=10, weight_update="recursive", recipe="paper"),
+        row("EIREHN", max_depth=10, weight_update="recursive", recipe="ours"),
+    ]
+    labels = [line.label for line in results_table(stored(*rows))]
+    assert labels == [
+        "EI-REHN-20, depth 6",
+        "EI-REHN-20, depth 10, printed",
+        "EI-REHN-20, depth 10, recursive, paper",
+        "EI-REHN-20, depth 10, recursive, ours",
+    ]
+
+
+def test_markdown():
+    text = markdown_table(
+        stored(
+            row("LSTM", 20, 0.000717, [0.000715, 0.000719], 0.000002, paper=0.00072, parameters=1882),
+            row("EIREHN", 20, None, [0.0005, math.nan], None, paper=0.00047, parameters=2862),
+        )
+    )
+    lines = text.splitlines()
+    assert [cell.strip() for cell in lines[0].strip("|").split("|")] == [
+        "model",
+        "parameters",
+        "seeds",
+        "ours",
+        "paper",
+        "difference",
+        "over the floor",
+    ]
+    assert [cell.strip() for cell in lines[2].strip("|").split("|")] == [
+        "LSTM-20",
+        "1 882",
+        "2",
+        "**0.717 ± 0.002**",
+        "0.72",
+        "−0.003 (−0.4 %)",
+        "+0.290",
+    ]
+    assert "2, 1 diverged" in lines[3]
+    assert "nan" not in text
+    assert len({len(line) for line in lines[:4]}) == 1
+    assert "Floor, which no predictor can beat: 0.427." in text
+
+
+def test_quick_run_says_so():
+    assert "not comparable" in markdown_table(stored(row(), quick=True))
+    assert "not comparable" not in markdown_table(stored(row()))
+
+
+def test_without_floor_there_is_no_excess():
+    assert "floor" not in markdown_table(stored(row(), bayes_floor=None)).lower()
+
+
+def test_results_survive_json():
+    text = json.dumps(results())
+    assert markdown_table(json.loads(text)) == markdown_table(results())
+
+
+@pytest.mark.parametrize(
+    ("broken", "message"),
+    [
+        ([], "results must be a mapping, got: list"),
+        ({"rows": "x"}, 'results\\["rows"\\] must be a list, got: str'),
+        ({"rows": [3]}, 'results\\["rows"\\]\\[0\\] must be a mapping, got: int'),
+        ({"rows": [{"model": "RNN", "values": []}]}, 'must have a "mean", got only: model, values'),
+        ({"rows": [row(model="")]}, "must be text that is not empty"),
+        ({"rows": [row(mean="0.5")]}, "mean must be a number or null, got '0.5'"),
+        ({"rows": [row(values=[0.1, "x"])]}, "values\\[1\\] must be a number or null, got 'x'"),
+    ],
+)
+def test_broken_results_are_named(broken, message):
+    with pytest.raises(ValueError, match=message):
+        results_table(broken)
