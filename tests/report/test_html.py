@@ -184,6 +184,19 @@ def test_notice_and_how_to_repeat(full):
         assert fact in page.text
 
 
+def test_quick_run_says_so_unasked():
+    assert 'class="notice"' not in render(bare_report())
+    assert "Quick run" in Page(render(bare_report(results={**results(), "quick": True}))).text
+
+
+def test_savings_are_joined_within_a_family():
+    labels = ["RHN-20, depth 1", "RHN-20 depth 2", "RHN-10, depth 1", "EI-REHN-20", "EI-REHN-20 (price 1e-3)"]
+    text = render(bare_report(savings=[Saving(label, "fixed", None, 1, 1, 1e-3) for label in labels]))
+    page = Page(text)
+    for name in ("RHN-20", "RHN-10", "EI-REHN-20"):
+        assert page.text.count(f"{name}, fixed depth") == 1
+
+
 def test_values_are_scaled_and_higher_may_be_better():
     stored = results()
     stored["bayes_floor"] = None

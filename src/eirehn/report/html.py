@@ -22,6 +22,8 @@ from .sections.savings import savings
 from .sections.training import training
 from .table import results_table
 
+QUICK = "Quick run: not comparable with the paper."
+
 
 def render(report: Report) -> str:
     """The page. The same report gives the same text."""
@@ -47,7 +49,8 @@ def _page(report: Report) -> str:
     shown = [(name, heading, build) for name, heading, build, given in parts if given]
     contents = "".join(f'<li><a href="#{name}">{escape(_short(heading))}</a></li>' for name, heading, _ in shown)
     body = "".join(section(name, heading, build(report, palette)) for name, heading, build in shown)
-    notice = f'<p class="notice" role="note">{escape(report.notice)}</p>' if report.notice else ""
+    warning = report.notice or (QUICK if report.results.get("quick") else "")
+    notice = f'<p class="notice" role="note">{escape(warning)}</p>' if warning else ""
     summary = f'<p class="summary">{escape(report.summary)}</p>' if report.summary else ""
     return (
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'

@@ -32,6 +32,8 @@ def inline_svg(figure: Figure, identity: str, alt: str) -> str:
     body = re.sub(r' id="([^"]*)"', rf' id="{identity}-\1"', body)
     body = re.sub(r'xlink:href="#', f'href="#{identity}-', body)
     body = re.sub(r"url\(#", f"url(#{identity}-", body)
+    # The page's font, however this matplotlib writes its own.
+    body = re.sub(r"font: [^;\"]*?([\d.]+px)[^;\"]*", r"font-size: \1", body)
     body = re.sub(r"font-family: [^;\"]*;?\s*", "", body)
     body = re.sub(r' transform="rotate\(-0 [^"]*"', "", body)
     body = re.sub(r"#[0-9a-f]{6}\b", lambda found: _VARIABLE.get(found[0], found[0]), body)

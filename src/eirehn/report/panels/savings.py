@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Sequence
 
 from ..content import Report, Saving
 from ..numbers import as_float, measured
-from ..palette import FLOOR, PAPER, Palette, model_of
+from ..palette import FLOOR, PAPER, Palette
 from .labels import Label, Point, place_labels
 from .panel import LARGE, Panel, axis_label, canvas
 
+_FAMILY = re.compile(r"[,(]|\s(?=price\b|depth\b)", re.IGNORECASE)
 _POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -49,8 +51,8 @@ def _panel(
 ) -> Panel:
     figure, (ax,) = canvas(LARGE)
     lines: list[list[Point]] = []
-    for group in dict.fromkeys(map(_group, savings)):
-        members = sorted((saving for saving in savings if _group(saving) == group), key=cost)
+    for group in dict.fromkeys(map(family, savings)):
+        members = sorted((saving for saving in savings if family(saving) == group), key=cost)
         elastic = group[0] == "elastic"
         colour, marker = palette[members[0].label]
         points = [(cost(saving), float(saving.mean) * report.scale) for saving in members]
@@ -85,12 +87,13 @@ def _panel(
     return Panel(title, figure, f"{report.metric_name} against {xlabel}. {words}.")
 
 
-def _group(saving: Saving) -> tuple[str, str]:
-    return saving.group, model_of(saving.label) or saving.label
+def family(saving: Saving) -> tuple[str, str]:
+    """What a point is joined to: its label up to price or depth, `RHN-20` of `RHN-20, depth 3`."""
+    return saving.group, _FAMILY.split(saving.label, maxsplit=1)[0].strip() or saving.label
 
 
 def _beside(saving: Saving) -> str:
-    """What stands at a point: the price, or what its label says after the model, which the colour tells already."""
+    """What stands at a point: the price, or what its label says beyond its family, which the colour tells."""
     if saving.price is not None:
         return price_text(saving.price) if saving.price else "no price"
-    return saving.label.split(",", 1)[-1].strip()
+    return saving.label.removeprefix(family(saving)[1]).strip(" ,()") or saving.label

@@ -9,7 +9,7 @@ from ..elements import figure_block, fold, key, model_key, table
 from ..numbers import MISSING, as_float, or_diverged
 from ..palette import FLOOR, Palette
 from ..panels.panel import axis_label
-from ..panels.savings import price_text, savings_panels
+from ..panels.savings import family, price_text, savings_panels
 from ..table import floor_of
 
 
@@ -26,7 +26,7 @@ def savings(report: Report, palette: Palette) -> str:
     keys = {}
     for saving in report.savings:
         fixed = saving.group == "fixed"
-        name = f"{saving.label.split(',')[0]}, {'fixed depth' if fixed else 'elastic'}"
+        name = f"{family(saving)[1]}, {'fixed depth' if fixed else 'elastic'}"
         dash = (0, (1.5, 2)) if fixed else "solid"
         keys[name] = model_key(name, palette[saving.label], dash=dash, hollow=fixed)
     if math.isfinite(floor):
