@@ -13,6 +13,7 @@ from .checks import positive_int
 from .layers import ACT, EIREHN, RHN, SREHN, SRHN
 
 NETWORKS = ("RNN", "LSTM", "RHN", "SRHN", "SREHN", "EIREHN", "ACT")
+SHALLOW = ("RNN", "LSTM")
 FIXED = ("RHN", "SRHN")
 ELASTIC = ("SREHN", "EIREHN")
 
@@ -123,9 +124,21 @@ class SequenceModel(nn.Module):
 
     def run(self, x: Tensor, hx: Any = None, *, max_depth: int | None = None, with_cost: bool = False) -> Outcome:
         """As `forward`, and the final state, the depths taken and their differentiable cost."""
-        out, state, depth, *cost = self.body(x, hx, max_depth=max_depth, return_depth=True, return_cost=with_cost)
+        depth: Tensor
+        cost: Tensor | None = None
+        if self.network.kind in SHALLOW:
+            if max_depth is not None:
+                raise ValueError(f"{self.network.kind} has no inner steps for max_depth to cap")
+            out, state = self.body(x, hx)
+            h = state[0] if isinstance(state, tuple) else state
+            depth = torch.ones(h.size(0), *out.shape[:-1], dtype=torch.int64, device=out.device)
+            cost = depth.to(out.dtype) if with_cost else None
+        else:
+            options = {"max_depth": max_depth, "return_depth": True, "return_cost": with_cost}
+            out, state, depth, *costs = self.body(x, hx, **options)
+            cost = costs[0] if costs else None
         features = self._last_states(state) if self.last else out
-        return Outcome(self.head(features), state, depth, cost[0] if cost else None)
+        return Outcome(self.head(features), state, depth, cost)
 
     def _last_states(self, state: Any) -> Tensor:
         h = state[0] if isinstance(state, tuple) else state  # (layers · directions, B, H)

@@ -39,6 +39,7 @@ def train(
 ) -> dict[str, Any]:
     """Trains `recipe` in `folder` and returns its result; goes on where an earlier call was stopped, and returns at
     once where that had ended."""
+    make_model(recipe)  # a recipe that cannot be is told before anything is written
     run = RunFolder(folder)
     if not _first_process():
         return _train(recipe, run, tell, save_seconds)

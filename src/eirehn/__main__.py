@@ -1,0 +1,5 @@
+"""`python -m eirehn` is `eirehn`."""
+
+from .cli import entry
+
+entry()

@@ -1,0 +1,317 @@
+"""The command line: parses, calls, prints."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from .files import RunError
+
+if TYPE_CHECKING:
+    from jsonargparse import ArgumentParser
+    from rich.console import Console
+
+    from .recipes.reproduce import Experiment
+    from .training.recipe import Recipe
+
+USAGE = """usage: eirehn COMMAND …
+
+Recurrent networks with elastic depth.
+
+  reproduce NAME   a table or figure of the paper, trained and reported
+  train            one training, by a recipe of ours or your own
+  evaluate RUN     the figures of a trained model
+  report RUN …     an HTML report of trained runs
+  recipes          the recipes there are
+
+`eirehn COMMAND --help` says more. `eirehn --version` prints the version.
+"""
+
+
+class UsageError(Exception):
+    """What was typed cannot be meant."""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return run(given)
+    except (UsageError, RunError, ValueError) as error:
+        print(f"eirehn: {_one_line(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"eirehn: stopped; the same command goes on from what is saved: {_command(given)}", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # whoever read our output has gone; there is nobody to tell
+        return 141
+
+
+def run(given: list[str]) -> int:
+    if not given or given[0] in ("-h", "--help"):
+        print(USAGE, end="")
+        return 0 if given else 2
+    if given[0] == "--version":
+        from . import __version__
+
+        print(__version__)
+        return 0
+    name, rest = given[0], given[1:]
+    if name not in COMMANDS:
+        import difflib
+
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(COMMANDS)}"
+        raise UsageError(f"there is no command {name!r}{hint}")
+    COMMANDS[name](rest)
+    return 0
+
+
+def reproduce(given: list[str]) -> None:
+    """Trains everything behind a table of the paper and writes results.json and report.html."""
+    parser = _parser("reproduce", reproduce)
+    parser.add_argument("name", type=str, help="synthetic, weight-updates or figure1")
+    parser.add_argument("--quick", action="store_true", help="few epochs and two seeds: minutes, not hours")
+    parser.add_argument("--epochs", type=int | None, help="fewer or more epochs than the recipes have")
+    parser.add_argument("--seeds", type=int | None, help="only the first so many seeds")
+    parser.add_argument("--sequences", type=int | None, help="other than 8000 training sequences")
+    parser.add_argument("--rows", type=str, nargs="+", help="only these recipes of the experiment")
+    parser.add_argument("--out", type=Path | None, help="folder of the runs, results and report; default runs/NAME")
+    parser.add_argument("--jobs", type=int | None, help="runs at a time; default one for each core")
+    parser.add_argument("--results", type=Path | None, help="write the results to this file too")
+    asked = _parse(parser, given)
+    for name in ("jobs", "epochs", "seeds", "sequences"):
+        if asked[name] is not None and asked[name] < 1:
+            raise UsageError(f"--{name} must be at least 1, got {asked[name]}")
+    if asked.name == "figure1":
+        _figure1(asked.out or Path("runs/figure1"))
+        return
+    from .recipes.reproduce import QUICK, Cut, experiments
+    from .recipes.reproduce import reproduce as carry_out
+    from .report.table import markdown_table
+    from .training.progress import Display
+
+    known = experiments()
+    if asked.name not in known:
+        raise UsageError(
+            f"there is nothing to reproduce called {asked.name!r}; there are {', '.join(known)}, figure1"
+        )
+    folder = asked.out or Path("runs") / (asked.name + ("-quick" if asked.quick else ""))
+    base = QUICK if asked.quick else Cut()
+    cut = Cut(asked.epochs or base.epochs, asked.seeds or base.seeds, asked.sequences)
+    with Display(_console()) as display:
+
+        def ended(recipe: Recipe, result: dict[str, Any]) -> None:
+            values = [value for value in result["values"] if value is not None]
+            mean = f"{sum(values) / len(values):.4g}" if values else "diverged"
+            display.print(f"{recipe.name}: test {result['metric']} {mean} in {result['seconds']:.0f} s")
+
+        results = _going_on(
+            given,
+            lambda: carry_out(
+                _chosen(known[asked.name], asked.rows),
+                folder,
+                command=_command(["reproduce", *given]),
+                cut=cut,
+                jobs=asked.jobs,
+                tell=display,
+                ended=ended,
+            ),
+        )
+    if asked.results is not None:
+        from .files import write_json
+
+        write_json(asked.results, results)
+    print(markdown_table(results))
+    print(f"results: {folder / 'results.json'}\nreport: {folder / 'report.html'}")
+
+
+def train(given: list[str]) -> None:
+    """Trains one recipe; every field of it is a flag, and a YAML file may hold any of them."""
+    from .recipes import find
+    from .training.fit import train as carry_out
+    from .training.progress import Display
+    from .training.recipe import Recipe
+
+    parser = _parser("train", train)
+    parser.add_argument("--recipe", type=str | None, help="start from a recipe of `eirehn recipes`")
+    parser.add_argument("--config", action="config", help="YAML file with any fields of a recipe")
+    parser.add_argument("--out", type=Path | None, help="the run's folder; default runs/NAME")
+    parser.add_class_arguments(Recipe)
+    if named := _named_recipe(given):
+        parser.set_defaults(_flat(find(named).to_dict()))
+    asked = _parse(parser, given)
+    recipe = _recipe(asked)
+    folder = asked.out or Path("runs") / recipe.name
+    with Display(_console()) as display:
+        result = _going_on(["train", *given], lambda: carry_out(recipe, folder, tell=display))
+    _print_result(recipe.seeds, result)
+    print(f"run: {folder}")
+
+
+def evaluate(given: list[str]) -> None:
+    """Prints the figures of a trained run on a split of its data."""
+    parser = _parser("evaluate", evaluate)
+    parser.add_argument("run", type=Path, help="folder of the run")
+    parser.add_argument("--split", type=str, default="test", help="train, validation or test")
+    parser.add_argument("--which", type=str, default="best", help="best: of the best epoch; or last")
+    parser.add_argument("--max_depth", type=int | None, help="cap the depth at this many inner steps")
+    asked = _parse(parser, given)
+    from .training.evaluation import evaluate as measure
+
+    figures = measure(asked.run, split=asked.split, which=asked.which, max_depth=asked.max_depth)
+    for seed, value, depth in zip(figures.seeds, figures.values, figures.depths, strict=True):
+        print(f"seed {seed}: {figures.metric} {value:.6g}, depth {depth:.3f}")
+    print(f"mean: {figures.metric} {sum(figures.values) / len(figures.values):.6g}")
+
+
+def report(given: list[str]) -> None:
+    """Writes one self-contained HTML page about trained runs."""
+    parser = _parser("report", report)
+    parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
+    parser.add_argument("--out", type=Path, default=Path("report.html"), help="the page to write")
+    asked = _parse(parser, given)
+    from .recipes.reproduce import report_on
+
+    print(f"report: {report_on(asked.runs, asked.out, command=_command(['report', *given]))}")
+
+
+def recipes(given: list[str]) -> None:
+    """Lists the recipes, or prints one as YAML for `eirehn train --config`."""
+    parser = _parser("recipes", recipes)
+    parser.add_argument("name", type=str | None, nargs="?", help="print this recipe as YAML")
+    asked = _parse(parser, given)
+    from .recipes import find
+    from .recipes import recipes as known
+
+    if asked.name is not None:
+        import yaml  # type: ignore[import-untyped,unused-ignore]
+
+        print(yaml.safe_dump(find(asked.name).to_dict(), sort_keys=False, allow_unicode=True), end="")
+        return
+    for name, recipe in known().items():
+        network, optimisation = recipe.network, recipe.optimisation
+        print(
+            f"{name:34} {network.kind:7} {network.hidden_size:4} units  depth {network.max_depth:2}  "
+            f"{optimisation.epochs} epochs  {len(recipe.seeds)} seeds"
+        )
+
+
+COMMANDS: dict[str, Callable[[list[str]], None]] = {
+    "reproduce": reproduce,
+    "train": train,
+    "evaluate": evaluate,
+    "report": report,
+    "recipes": recipes,
+}
+
+
+def _chosen(experiment: Experiment, names: Sequence[str] | None) -> Experiment:
+    from dataclasses import replace
+
+    if names is None:
+        return experiment
+    known = {recipe.name: recipe for recipe in experiment.rows}
+    for name in names:
+        if name not in known:
+            import difflib
+
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+            raise UsageError(f"{experiment.name} has no row {name!r}; did you mean {near!r}?")
+    return replace(experiment, rows=[known[name] for name in names])
+
+
+def _figure1(folder: Path) -> None:
+    from .files import replacing
+    from .report.figures import figure1
+
+    figure = figure1()
+    for suffix in ("png", "svg"):
+        path = folder / f"figure1.{suffix}"
+        with replacing(path) as file:
+            figure.savefig(file, format=suffix, dpi=160)
+        print(path)
+
+
+def _parser(name: str, command: Callable[[list[str]], None]) -> ArgumentParser:
+    from jsonargparse import ArgumentParser, set_parsing_settings
+
+    set_parsing_settings(docstring_parse_attribute_docstrings=True)
+    return ArgumentParser(
+        prog=f"eirehn {name}", description=command.__doc__, exit_on_error=False, allow_abbrev=False
+    )
+
+
+def _parse(parser: ArgumentParser, given: list[str]) -> Any:
+    from jsonargparse import ArgumentError
+
+    try:
+        return parser.parse_args(given)
+    except ArgumentError as error:
+        raise UsageError(f"{_one_line(error)} (eirehn {parser.prog.split()[-1]} --help)") from None
+
+
+def _named_recipe(given: Sequence[str]) -> str | None:
+    for index, word in enumerate(given):
+        if word == "--recipe" and index + 1 < len(given):
+            return given[index + 1]
+        if word.startswith("--recipe="):
+            return word.partition("=")[2]
+    return None
+
+
+def _recipe(asked: Any) -> Recipe:
+    from dataclasses import fields
+
+    from .training.recipe import Recipe
+
+    content = asked.as_dict()
+    return Recipe.from_dict({field.name: content[field.name] for field in fields(Recipe)})
+
+
+def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in content.items():
+        if isinstance(value, dict) and name != "start":
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def _going_on(given: list[str], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    from .training.callbacks import Stopped
+
+    try:
+        return work()
+    except Stopped:
+        raise KeyboardInterrupt from None
+
+
+def _print_result(seeds: Sequence[int], result: dict[str, Any]) -> None:
+    for seed, value, epoch, depth in zip(
+        seeds, result["values"], result["best_epoch"], result["depth"], strict=True
+    ):
+        shown = "diverged" if value is None else f"{value:.6g}"
+        print(f"seed {seed}: test {result['metric']} {shown} (best epoch {epoch}, depth {depth:.2f})")
+
+
+def _console() -> Console:
+    from rich.console import Console
+
+    return Console(stderr=True)
+
+
+def _command(given: Sequence[str]) -> str:
+    return shlex.join(["eirehn", *given])
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def entry() -> NoReturn:
+    sys.exit(main())

@@ -1,0 +1,21 @@
+"""One function for each table and figure of the paper, and our own best recipes."""
+
+from __future__ import annotations
+
+import difflib
+
+from ..training.recipe import Recipe
+from . import synthetic
+
+
+def recipes() -> dict[str, Recipe]:
+    """All recipes by name."""
+    return {recipe.name: recipe for recipe in synthetic.recipes()}
+
+
+def find(name: str) -> Recipe:
+    known = recipes()
+    if name not in known:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
+        raise ValueError(f"there is no recipe {name!r}; did you mean {near!r}? `eirehn recipes` lists all")
+    return known[name]

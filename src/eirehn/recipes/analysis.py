@@ -1,0 +1,187 @@
+"""What trained models do with depth, measured on test data: the content of a report's figures."""
+
+from __future__ import annotations
+
+import csv
+import math
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from ..data.splits import Split
+from ..data.synthetic import Synthetic, SyntheticData
+from ..files import RunError
+from ..loading import load
+from ..models import FIXED, SequenceModel
+from ..report.content import Curve, DepthHistogram, EarlyCurve, Example, Saving, TrueDepth
+from ..training.folder import RunFolder
+from ..training.recipe import Recipe
+
+EXAMPLES = 6
+
+
+class Trained:
+    """The models of a run, one for each seed, and the test data of its recipe."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.recipe: Recipe = RunFolder(folder).recipe()
+        self.models = [load(folder, seed=seed) for seed in self.recipe.seeds]
+
+    @property
+    def label(self) -> str:
+        return label(self.recipe)
+
+
+def label(recipe: Recipe) -> str:
+    """What figures call a run."""
+    network = recipe.network
+    name = "EI-REHN" if network.kind == "EIREHN" else network.kind
+    text = f"{name}-{network.hidden_size}"
+    if network.kind == "SRHN":
+        text += f" depth {network.max_depth}"
+    if recipe.optimisation.price:
+        text += f", price {recipe.optimisation.price:g}"
+    if network.kind == "EIREHN" and network.weight_update != "printed":
+        text += f", {network.weight_update}"
+    return "synthetic-best" if recipe.name.endswith("-best") else text
+
+
+def learning_curve(folder: Path) -> Curve:
+    """The figures of every epoch, from the run's metrics.csv."""
+    run = RunFolder(folder)
+    recipe = run.recipe()
+    try:
+        with open(run.metrics, newline="", encoding="utf-8") as file:
+            lines = list(csv.DictReader(file))
+        metric = next(name for name in lines[0] if name not in ("epoch", "seed", "train_loss", "depth"))
+        columns = {
+            name: [[float(line[name]) for line in lines if int(line["seed"]) == seed] for seed in recipe.seeds]
+            for name in ("train_loss", metric, "depth")
+        }
+        epochs = [int(line["epoch"]) for line in lines if int(line["seed"]) == recipe.seeds[0]]
+    except (OSError, KeyError, ValueError, IndexError, StopIteration) as error:
+        raise RunError(f"{run.metrics} cannot be read: {error}") from error
+    return Curve(label(recipe), epochs, columns["train_loss"], columns[metric], columns["depth"])
+
+
+@lru_cache(2)
+def _generated(data: SyntheticData) -> Synthetic:
+    return data.generate()
+
+
+@lru_cache(2)
+def _test(data: SyntheticData) -> Split:
+    return data.load().test
+
+
+@torch.no_grad()
+def squared_errors(
+    model: SequenceModel, data: SyntheticData, max_depth: int | None = None
+) -> tuple[Tensor, Tensor]:
+    """The squared error and the depth at each time step of the test data, (N, T) each."""
+    test = _test(data)
+    outcome = model.run(test.x, max_depth=max_depth)
+    return (outcome.prediction - test.target).double().square().mean(-1), outcome.depth[-1]
+
+
+def early_curve(run: Trained) -> EarlyCurve:
+    """The error when no time step may go deeper than 1, 2, … inner steps, without training for it."""
+    caps = range(1, run.recipe.network.max_depth + 1)
+    errors = [
+        [squared_errors(model, run.recipe.data, cap)[0].mean().item() for model in run.models] for cap in caps
+    ]
+    return EarlyCurve(
+        run.label,
+        list(caps),
+        [statistics.fmean(each) for each in errors],
+        [statistics.stdev(each) for each in errors] if len(run.models) > 1 else None,
+    )
+
+
+def histogram(run: Trained) -> DepthHistogram:
+    """How often the run's models spent each depth."""
+    depths = torch.cat([squared_errors(model, run.recipe.data)[1].flatten() for model in run.models])
+    return DepthHistogram(run.label, torch.bincount(depths, minlength=run.recipe.network.max_depth + 1).tolist())
+
+
+def examples(run: Trained) -> list[Example]:
+    """The first test sequences, as the run's first model reads them."""
+    data = run.recipe.data
+    errors, depths = squared_errors(run.models[0], data)
+    generated = _generated(data)
+    return [
+        Example(
+            x=generated.x[-data.test :][index, :-1].tolist(),
+            spent=depths[index].tolist(),
+            taken=generated.depth[-data.test :][index, 1:].tolist(),
+            error=errors[index].tolist(),
+        )
+        for index in range(min(EXAMPLES, data.test))
+    ]
+
+
+def true_depth(run: Trained) -> TrueDepth:
+    """The depth spent on a prediction against the generator's own for the point predicted."""
+    data = run.recipe.data
+    taken = torch.from_numpy(_generated(data).depth[-data.test :, 1:]).flatten()
+    taken = taken.repeat(len(run.models))
+    spent = torch.cat([squared_errors(model, data)[1].flatten() for model in run.models]).double()
+    depths = taken.unique().tolist()
+    groups = [spent[taken == depth] for depth in depths]
+    return TrueDepth(
+        run.label,
+        depths,
+        [group.mean().item() for group in groups],
+        [group.std(correction=0).item() for group in groups],
+        [len(group) for group in groups],
+    )
+
+
+def savings(runs: Sequence[Trained], *, rounds: int = 7) -> list[Saving]:
+    """Error, mean depth and time to read the test data of each run; times are medians of interleaved rounds."""
+    milliseconds = _interleaved([_reading(run) for run in runs], rounds)
+    found = []
+    for run, time_taken in zip(runs, milliseconds, strict=True):
+        measured = [squared_errors(model, run.recipe.data) for model in run.models]
+        errors = [error.mean().item() for error, _ in measured]
+        fixed = run.recipe.network.kind in FIXED
+        found.append(
+            Saving(
+                label=run.label,
+                group="fixed" if fixed else "elastic",
+                price=None if fixed else run.recipe.optimisation.price,
+                depth=statistics.fmean(depth.double().mean().item() for _, depth in measured),
+                milliseconds=time_taken,
+                mean=statistics.fmean(errors),
+                std=statistics.stdev(errors) if len(errors) > 1 else None,
+            )
+        )
+    return found
+
+
+def _reading(run: Trained) -> Callable[[], None]:
+    x = _test(run.recipe.data).x
+
+    def read() -> None:
+        for model in run.models:
+            model(x)
+
+    return read
+
+
+@torch.no_grad()
+def _interleaved(calls: Sequence[Callable[[], None]], rounds: int) -> list[float]:
+    times: list[list[float]] = [[] for _ in calls]
+    for number in range(rounds + 1):
+        for call, taken in zip(calls, times, strict=True):
+            begin = time.perf_counter()
+            call()
+            if number:  # the first round warms up
+                taken.append((time.perf_counter() - begin) * 1e3)
+    return [statistics.median(each) if each else math.nan for each in times]
