@@ -132,6 +132,7 @@ def reproduce(given: list[str]) -> None:
 def train(given: list[str]) -> None:
     """Trains one recipe; every field of it is a flag, and a YAML file may hold any of them."""
     from .recipes import find
+    from .training.fit import first_process
     from .training.fit import train as carry_out
     from .training.progress import Display
     from .training.recipe import Recipe
@@ -148,8 +149,9 @@ def train(given: list[str]) -> None:
     folder = asked.out or Path("runs") / recipe.name
     with Display(_console()) as display:
         result = _going_on(["train", *given], lambda: carry_out(recipe, folder, tell=display))
-    _print_result(recipe.seeds, result)
-    print(f"run: {folder}")
+    if first_process():
+        _print_result(recipe.seeds, result)
+        print(f"run: {folder}")
 
 
 def evaluate(given: list[str]) -> None:

@@ -41,7 +41,7 @@ def train(
     once where that had ended."""
     make_model(recipe)  # a recipe that cannot be is told before anything is written
     run = RunFolder(folder)
-    if not _first_process():
+    if not first_process():
         return _train(recipe, run, tell, save_seconds)
     with run:
         run.open(recipe)
@@ -177,7 +177,7 @@ def summary(task: Task, recipe: Recipe, split: Split, seconds: float) -> dict[st
     }
 
 
-def _first_process() -> bool:
+def first_process() -> bool:
     """Whether this is the process that writes, also before Lightning has set up the others."""
     return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "NODE_RANK"))
 

@@ -1,0 +1,72 @@
+"""Two processes that share each batch train what one process trains."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from eirehn.files import read_json
+from eirehn.loading import read_values
+
+# 21 validation sequences and a last batch of 12: neither splits evenly by chance alone.
+SETTING = [
+    "train",
+    "--recipe",
+    "synthetic-ei-rehn-10",
+    "--data.train",
+    "60",
+    "--data.validation",
+    "21",
+    "--data.test",
+    "20",
+    "--optimisation.epochs",
+    "3",
+    "--optimisation.batch_size",
+    "16",
+    "--optimisation.clip",
+    "0.05",
+    "--optimisation.price",
+    "0.001",
+    "--seeds",
+    "[0,1]",
+    "--hardware.accelerator",
+    "cpu",
+    "--hardware.precision",
+    "64-true",
+]
+
+
+def run(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "eirehn", *SETTING, "--out", str(folder), *more]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(line, env=environment, capture_output=True, text=True, timeout=300, cwd=folder.parent)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="this torch has no gloo")
+def test_two_processes_match_one(tmp_path: Path) -> None:
+    one = run(tmp_path / "one")
+    two = run(tmp_path / "two", "--hardware.devices", "2", "--hardware.strategy", "ddp")
+    assert one.returncode == 0, one.stderr
+    assert two.returncode == 0, two.stderr
+    assert two.stdout.count("seed 0: ") == 1  # one of them speaks
+    for name in ("best", "last"):
+        ours, theirs = (read_values(tmp_path / which / f"{name}.safetensors") for which in ("one", "two"))
+        for key in ours:
+            torch.testing.assert_close(theirs[key], ours[key], rtol=0, atol=1e-12)
+    tables = [
+        list(csv.DictReader((tmp_path / which / "metrics.csv").read_text().splitlines()))
+        for which in ("one", "two")
+    ]
+    assert len(tables[0]) == len(tables[1]) == 6
+    for mine, other in zip(*tables, strict=True):
+        for column in mine:
+            assert float(other[column]) == pytest.approx(float(mine[column]), rel=1e-9)
+    results = [read_json(tmp_path / which / "result.json") for which in ("one", "two")]
+    assert results[1]["values"] == pytest.approx(results[0]["values"], rel=1e-9)

@@ -1,0 +1,105 @@
+"""Losses and metrics of the tasks, against their definitions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import pytorch_lightning as pl
+import torch
+
+from eirehn.models import Network, SequenceModel
+from eirehn.training.modules import Classification, Regression, Task
+from eirehn.training.optimisation import Optimisation
+
+
+def members(*, last: bool) -> list[SequenceModel]:
+    return [SequenceModel(Network("EIREHN", 4, max_depth=2), 2, 3, last=last) for _ in range(2)]
+
+
+def test_regression() -> None:
+    task = Regression(members(last=False), Optimisation())
+    prediction, target = torch.randn(2, 5, 7, 3), torch.randn(2, 5, 7, 3)
+    expected = ((prediction - target).numpy() ** 2).reshape(2, -1)
+    np.testing.assert_allclose(task.errors(prediction, target), expected.mean(1), rtol=1e-6)
+    total, count = task.totals(prediction, target)
+    np.testing.assert_allclose(total / count, expected.mean(1), rtol=1e-6)
+
+
+def test_classification() -> None:
+    task = Classification(members(last=True), Optimisation())
+    prediction, target = torch.randn(2, 5, 3), torch.randint(0, 3, (2, 5))
+    exponentials = np.exp(prediction.numpy())
+    chances = exponentials / exponentials.sum(-1, keepdims=True)
+    picked = np.take_along_axis(chances, target.numpy()[..., None], -1)[..., 0]
+    np.testing.assert_allclose(task.errors(prediction, target), -np.log(picked).mean(1), rtol=1e-5)
+    total, count = task.totals(prediction, target)
+    np.testing.assert_allclose(total / count, (chances.argmax(-1) == target.numpy()).mean(1))
+
+
+def test_the_best_epoch_is_that_of_the_best_metric() -> None:
+    """Of the lowest error, and of the highest accuracy."""
+    for kind, expected in ((Regression, 1), (Classification, 2)):
+        task: Task = kind(members(last=True), Optimisation())
+        for epoch, metric in enumerate([0.5, 0.2, 0.7, 0.6]):
+            task.best.consider(task.sign * torch.tensor([metric, metric]).double(), epoch, task.ensemble)
+        assert task.best.epoch.tolist() == [expected] * 2
+
+
+def test_classes_are_learned() -> None:
+    """Whether a sequence sums to more than zero, of sequences not seen."""
+    generator = torch.Generator().manual_seed(0)
+    x = torch.randn(300, 10, 2, generator=generator)
+    target = (x[..., 0].sum(1) > 0).long()
+    task = Classification([SequenceModel(Network("EIREHN", 12, max_depth=3), 2, 2, last=True)], Optimisation())
+    optimizer = torch.optim.Adam(task.parameters(), 0.02)
+    for _ in range(150):
+        rows = torch.randint(0, 200, (1, 40), generator=generator)
+        outcome = task.ensemble(x[rows])
+        optimizer.zero_grad()
+        task.errors(outcome.prediction, target[rows]).sum().backward()
+        optimizer.step()
+    accuracy, _ = task.measure([(x[200:], target[200:])], task.ensemble.values())  # type: ignore[list-item]
+    assert accuracy[0] > 0.9
+    assert isinstance(task, pl.LightningModule)
+
+
+def test_the_price_of_depth_lowers_depth() -> None:
+    depths = []
+    for price in (0.0, 0.05):
+        task = Regression(members(last=False)[:1], Optimisation(price=price))
+        optimizer = torch.optim.Adam(task.parameters(), 0.05)
+        x, target = torch.randn(1, 16, 6, 2), torch.zeros(1, 16, 6, 3)
+        for step in range(60):
+            optimizer.zero_grad()
+            task.training_step((x, target, 1.0), step).backward()
+            optimizer.step()
+        depths.append(task.ensemble(x).depth.double().mean().item())
+    assert depths[1] < depths[0]
+
+
+@pytest.mark.parametrize("schedule", ["constant", "cosine"])
+def test_schedules(schedule: str) -> None:
+    rate = Optimisation(schedule=schedule, warmup=0.1).rate(100)
+    assert rate(0) == pytest.approx(1 / 11)
+    assert rate(10) == pytest.approx(1.0)
+    assert rate(55) == pytest.approx(1.0 if schedule == "constant" else 0.5)
+    assert rate(100) == pytest.approx(1.0 if schedule == "constant" else 0.0)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("epochs", 0),
+        ("batch_size", -1),
+        ("learning_rate", 0.0),
+        ("learning_rate", float("inf")),
+        ("clip", 0.0),
+        ("price", -1.0),
+        ("average", 1.0),
+        ("warmup", -0.1),
+        ("schedule", "linear"),
+    ],
+)
+def test_wrong_settings(name: str, value: object) -> None:
+    with pytest.raises(ValueError, match=name):
+        Optimisation(**{name: value})  # type: ignore[arg-type]
