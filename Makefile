@@ -4,10 +4,10 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: run test fast lint bench picture clean
+.PHONY: run test fast lint bench picture readme-table clean
 
-run: $(READY)  ## train a small EI-REHN on the synthetic task and draw the depth it spends
-	$(PY) examples/synthetic_depth.py --out out
+run: $(READY)  ## the paper's synthetic experiment in small: a table and a report, in a few minutes
+	$(VENV)/bin/eirehn reproduce synthetic --quick
 
 test: lint $(READY)  ## everything: style, types, all tests
 	$(PY) -m pytest -n 2
@@ -26,6 +26,9 @@ bench: $(READY)  ## speed of the layers beside the plain path and torch's LSTM
 picture: $(READY)  ## the picture in the README
 	$(PY) examples/elastic_gate.py --out docs/elastic-gate.png
 
+readme-table: $(READY)  ## the README's table from results/synthetic.json
+	$(PY) examples/readme_table.py
+
 # torch comes first and pinned: asked for by a range, it would bring a build for GPUs, gigabytes of it.
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "eirehn needs Python 3.11 or newer")'
@@ -36,4 +39,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) out dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) out runs dist build .pytest_cache .mypy_cache .ruff_cache
