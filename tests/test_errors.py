@@ -11,10 +11,11 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 import eirehn
 
 LAYERS = [eirehn.EIREHN, eirehn.SREHN, eirehn.SRHN, eirehn.RHN, eirehn.ACT]
+BASELINES = [eirehn.RNN, eirehn.LSTM]
 CELLS = [eirehn.EIREHNCell, eirehn.SREHNCell, eirehn.SRHNCell, eirehn.RHNCell, eirehn.ACTCell]
 
 
-@pytest.mark.parametrize("kind", [*LAYERS, *CELLS])
+@pytest.mark.parametrize("kind", [*LAYERS, *BASELINES, *CELLS])
 @pytest.mark.parametrize(
     ("sizes", "error", "message"),
     [
@@ -42,7 +43,7 @@ def test_depths(kind, value, error):
         kind(2, 3, **{name: value})
 
 
-@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("kind", [*LAYERS, *BASELINES])
 @pytest.mark.parametrize("value", [-0.1, 1.1, math.nan, "half", True, None])
 def test_dropout(kind, value):
     with pytest.raises(ValueError, match=r"dropout should be a number in range \[0, 1\]"):
@@ -57,7 +58,7 @@ def test_dropout_of_the_products(kind, name, value):
         kind(2, 3, **{name: value})
 
 
-@pytest.mark.parametrize("kind", LAYERS)
+@pytest.mark.parametrize("kind", [*LAYERS, *BASELINES])
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [

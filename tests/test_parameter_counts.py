@@ -15,8 +15,6 @@ def trainable(*modules):
 
 
 def build(model, inputs, hidden, *, layers=1, **options):
-    if model in ("RNN", "LSTM"):
-        return eirehn.one_bias(getattr(nn, model)(inputs, hidden, layers))
     return getattr(eirehn, model)(inputs, hidden, layers, **options)
 
 

@@ -1,5 +1,6 @@
 """eirehn: recurrent networks with elastic depth, for PyTorch."""
 
+from .baselines import LSTM, RNN
 from .cells import ACTCell, EIREHNCell, RHNCell, SREHNCell, SRHNCell, depth_bound, elastic_gate, one_bias
 from .layers import ACT, EIREHN, RHN, SREHN, SRHN
 from .loading import load
@@ -10,7 +11,9 @@ __version__ = "0.1.0"
 __all__ = [
     "ACT",
     "EIREHN",
+    "LSTM",
     "RHN",
+    "RNN",
     "SREHN",
     "SRHN",
     "ACTCell",

@@ -6,6 +6,7 @@ import math
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 
 def positive_int(name: str, value: object) -> int:
@@ -70,6 +71,32 @@ def check_cell_state(name: str, hx: Tensor, input: Tensor, hidden_size: int, wei
     if tuple(hx.shape) != expected:
         raise ValueError(f"{name}: Expected hidden size {expected}, got {list(hx.shape)}")
     check_dtype(hx, weight, "hx")
+
+
+def check_layer_input(name: str, input: Tensor | PackedSequence, input_size: int, weight: Tensor) -> None:
+    data = input.data if isinstance(input, PackedSequence) else input
+    check_tensor("input", data)
+    if isinstance(input, PackedSequence):
+        if data.dim() != 2:
+            raise ValueError(f"input must have 2 dimensions, got {data.dim()}")
+    elif data.dim() not in (2, 3):
+        raise ValueError(f"{name}: Expected input to be 2D or 3D, got {data.dim()}D instead")
+    if data.size(-1) != input_size:
+        raise ValueError(f"input.size(-1) must be equal to input_size. Expected {input_size}, got {data.size(-1)}")
+    check_dtype(data, weight)
+
+
+def check_layer_state(part: Tensor, size: tuple[int, int, int], *, batched: bool, weight: Tensor) -> None:
+    """A part of `hx` that should be of `size` (cells, B, H)."""
+    check_tensor("hx", part)
+    dims = 3 if batched else 2
+    if part.dim() != dims:
+        kind = "batched 3-D" if batched else "unbatched 2-D"
+        raise ValueError(f"For {kind} input, hx should also be {dims}-D but got {part.dim()}-D tensor")
+    expected = size if batched else (size[0], size[2])
+    if tuple(part.shape) != expected:
+        raise ValueError(f"Expected hidden size {expected}, got {list(part.shape)}")
+    check_dtype(part, weight, "hx")
 
 
 def check_pair(hx: object) -> tuple[Tensor, Tensor]:

@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .cells import RecurrentCell
 from .cells.base import stops_by_data
-from .checks import boolean, check_dtype, check_tensor, positive_int, probability
+from .checks import boolean, check_layer_input, check_layer_state, positive_int, probability
 from .ops import Scan, scan
 from .sequences import Rows
 
@@ -169,18 +169,7 @@ class RecurrentLayer(nn.Module):
             )
 
     def _rows(self, input: Tensor | PackedSequence) -> Rows:
-        data = input.data if isinstance(input, PackedSequence) else input
-        check_tensor("input", data)
-        if isinstance(input, PackedSequence):
-            if data.dim() != 2:
-                raise ValueError(f"input must have 2 dimensions, got {data.dim()}")
-        elif data.dim() not in (2, 3):
-            raise ValueError(f"{type(self).__name__}: Expected input to be 2D or 3D, got {data.dim()}D instead")
-        if data.size(-1) != self.input_size:
-            raise ValueError(
-                f"input.size(-1) must be equal to input_size. Expected {self.input_size}, got {data.size(-1)}"
-            )
-        check_dtype(data, self._first_cell().weight())
+        check_layer_input(type(self).__name__, input, self.input_size, self._first_cell().weight())
         return Rows.of(input, batch_first=self.batch_first)
 
     def _initial_states(self, hx: Any, rows: Rows) -> Tensor:
@@ -189,17 +178,9 @@ class RecurrentLayer(nn.Module):
         if hx is None:
             return cell.initial_state(batch).expand(len(self.cells), -1, -1)
         parts = cell.state_parts(hx)
+        size = (len(self.cells), batch, self.hidden_size)
         for part in parts:
-            check_tensor("hx", part)
-            dims = 3 if rows.batched else 2
-            if part.dim() != dims:
-                kind = "batched 3-D" if rows.batched else "unbatched 2-D"
-                raise ValueError(f"For {kind} input, hx should also be {dims}-D but got {part.dim()}-D tensor")
-            size = (len(self.cells), batch, self.hidden_size)
-            expected = size if rows.batched else (size[0], size[2])
-            if tuple(part.shape) != expected:
-                raise ValueError(f"Expected hidden size {expected}, got {list(part.shape)}")
-            check_dtype(part, cell.weight(), "hx")
+            check_layer_state(part, size, batched=rows.batched, weight=cell.weight())
         return rows.states_in(torch.cat(parts, -1)).to(cell.weight().dtype)
 
     def _final_states(self, states: Tensor, rows: Rows) -> Any:

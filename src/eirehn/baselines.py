@@ -1,0 +1,158 @@
+"""torch's RNN and LSTM in the paper's form, with one bias vector, and able to run under vmap."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from .cells import one_bias
+from .cells.base import product
+from .checks import boolean, check_layer_input, check_layer_state, check_pair, floating, positive_int, probability
+from .sequences import Rows
+
+
+class OneBias(nn.RNNBase):
+    """What `RNN` and `LSTM` add to torch's: where torch has a second bias vector, they have a constant zero.
+
+    `load_state_dict` takes torch's own too, and adds up its two biases.
+    """
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(  # torch's RNN and LSTM name the mode themselves
+            positive_int("input_size", input_size),  # type: ignore[arg-type]
+            positive_int("hidden_size", hidden_size),
+            positive_int("num_layers", num_layers),
+            batch_first=boolean("batch_first", batch_first),
+            dropout=probability("dropout", dropout),
+            bidirectional=boolean("bidirectional", bidirectional),
+            device=device,
+            dtype=floating(dtype),
+        )
+
+    def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> Any:
+        """As torch's own, and by its kernels; under function transforms, which those have no rules for, by ours."""
+        self._check(input, hx)
+        if torch._C._functorch.maybe_current_level() is None:
+            return super().forward(input, hx)
+        rows = Rows.of(input, batch_first=self.batch_first)
+        return self._run(rows, self._initial_states(hx, rows))
+
+    def _run(self, rows: Rows, states: tuple[Tensor, ...]) -> Any:
+        from .ops.baselines import Order, recurrence
+
+        data = rows.data
+        last: list[tuple[Tensor, ...]] = []
+        directions = ("", "_reverse") if self.bidirectional else ("",)
+        for layer in range(self.num_layers):
+            if layer > 0:
+                data = F.dropout(data, self.dropout, self.training)
+            outs = []
+            for direction in directions:
+                W_ih, W_hh, b = (
+                    getattr(self, f"{name}_l{layer}{direction}") for name in ("weight_ih", "weight_hh", "bias_ih")
+                )
+                first = tuple(part[len(last)] for part in states)
+                order = Order(rows.batch_sizes, direction == "_reverse")
+                out, state = recurrence(self.mode, product(data, W_ih, b), W_hh, first, order)
+                outs.append(out)
+                last.append(state)
+            data = torch.cat(outs, -1) if self.bidirectional else outs[0]
+        finals = tuple(rows.states_out(torch.stack(part)) for part in zip(*last, strict=True))
+        return rows.outputs(data), finals if self.mode == "LSTM" else finals[0]
+
+    def to_torch(self) -> nn.RNNBase:
+        """torch's own layer with these weights, its second biases zero and frozen: see `one_bias`."""
+        kind = nn.LSTM if self.mode == "LSTM" else nn.RNN
+        weight = self.weight_ih_l0
+        layer = kind(
+            self.input_size,
+            self.hidden_size,
+            self.num_layers,
+            batch_first=self.batch_first,
+            dropout=self.dropout,
+            bidirectional=self.bidirectional,
+            device=weight.device,
+            dtype=weight.dtype,
+        )
+        layer.load_state_dict(self.state_dict(), strict=False)
+        return one_bias(layer).train(self.training)
+
+    def _init_flat_weights(self) -> None:
+        # torch calls this whenever the weights have moved or been exchanged, also by functional_call.
+        for name in self._flat_weights_names:
+            if name.startswith("bias_hh"):
+                self._parameters.pop(name, None)
+                weight = getattr(self, name.replace("hh", "ih"))
+                self.__dict__[name] = torch.zeros_like(weight, requires_grad=False)
+        super()._init_flat_weights()
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        for name in self._flat_weights_names:
+            second = state_dict.pop(prefix + name, None) if name.startswith("bias_hh") else None
+            first = prefix + name.replace("hh", "ih")
+            if second is not None and first in state_dict:
+                state_dict[first] = state_dict[first] + second
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def _check(self, input: Tensor | PackedSequence, hx: Any) -> None:
+        weight: Tensor = self.weight_ih_l0  # type: ignore[assignment]
+        check_layer_input(type(self).__name__, input, self.input_size, weight)
+        if hx is None:
+            return
+        if isinstance(input, PackedSequence):
+            batched, batch = True, int(input.batch_sizes[0])
+        else:
+            batched, batch = input.dim() == 3, input.size(0 if self.batch_first else 1)
+        for part in self._parts(hx):
+            check_layer_state(part, (self._cells, batch, self.hidden_size), batched=batched, weight=weight)
+
+    def _initial_states(self, hx: Any, rows: Rows) -> tuple[Tensor, ...]:
+        """`h` and, of an LSTM, `c` (L·D, B, H), in the rows' order of samples."""
+        weight: Tensor = self.weight_ih_l0  # type: ignore[assignment]
+        if hx is not None:
+            return tuple(rows.states_in(part).to(weight.dtype) for part in self._parts(hx))
+        size = (self._cells, rows.batch_sizes[0], self.hidden_size)
+        zeros = torch.zeros(size, dtype=weight.dtype, device=weight.device)
+        return (zeros, zeros) if self.mode == "LSTM" else (zeros,)
+
+    def _parts(self, hx: Any) -> tuple[Tensor, ...]:
+        return check_pair(hx) if self.mode == "LSTM" else (hx,)
+
+    @property
+    def _cells(self) -> int:
+        return self.num_layers * (2 if self.bidirectional else 1)
+
+
+class RNN(OneBias, nn.RNN):
+    """The Elman network of the paper, `h = tanh(W_ih x + b + W_hh h)`: `nn.RNN` with one bias vector.
+
+    Several with weights of their own train as one stacked model: `torch.func.stack_module_state`, `vmap` and
+    `functional_call`.
+    """
+
+
+class LSTM(OneBias, nn.LSTM):
+    """The LSTM of the paper: `nn.LSTM` with one bias vector. States are pairs `(h, c)`.
+
+    >>> lstm = LSTM(2, 20)
+    >>> sum(p.numel() for p in lstm.parameters())
+    1840
+
+    Several with weights of their own train as one stacked model: `torch.func.stack_module_state`, `vmap` and
+    `functional_call`.
+    """
