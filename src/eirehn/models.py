@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .baselines import LSTM, RNN
 from .checks import positive_int
 from .layers import ACT, EIREHN, RHN, SREHN, SRHN
 
@@ -69,9 +70,9 @@ class Network:
             )
         layer: Any
         if self.kind == "RNN":
-            layer = nn.RNN(*sizes, **options)
+            layer = RNN(*sizes, **options)
         elif self.kind == "LSTM":
-            layer = nn.LSTM(*sizes, **options)
+            layer = LSTM(*sizes, **options)
         elif self.kind == "ACT":
             layer = ACT(*sizes, max_depth=self.max_depth, **options)
         elif self.kind in FIXED:
