@@ -23,6 +23,8 @@ from .backend import differentiated_by_transform
 from .fused import final_rows
 from .reference import states_before
 
+sigmoid_backward, tanh_backward = torch.ops.aten.sigmoid_backward, torch.ops.aten.tanh_backward
+
 
 @dataclass(frozen=True)
 class Order:
@@ -165,9 +167,13 @@ class LSTMRecurrence(_Recurrence):
         _, W, h0, c0, out, cells, gates, squashed = ctx.saved_tensors
         i, f, g, o = gates.chunk(4, -1)
         # How each pre-activation moves c and, the last, h; and how c moves h.
-        forget = _before(ctx.order, cells, c0) * f * (1 - f)
-        slopes = torch.cat([g * i * (1 - i), forget, i * (1 - g * g), squashed * o * (1 - o)], -1)
-        through = o * (1 - squashed * squashed)
+        slopes = torch.empty_like(gates)
+        to_i, to_f, to_g, to_o = slopes.chunk(4, -1)
+        sigmoid_backward.grad_input(g, i, grad_input=to_i)  # g i (1 - i)
+        sigmoid_backward.grad_input(_before(ctx.order, cells, c0), f, grad_input=to_f)
+        tanh_backward.grad_input(i, g, grad_input=to_g)  # i (1 - g²)
+        sigmoid_backward.grad_input(squashed, o, grad_input=to_o)
+        through = tanh_backward(o, squashed)
         # What reaches h and c of each step directly; the rest comes back through time.
         d_out, d_cells = (
             torch.zeros_like(out) if grad is None else grad.clone(memory_format=torch.contiguous_format)
