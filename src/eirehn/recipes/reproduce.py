@@ -84,7 +84,7 @@ class Cut:
         )
 
 
-QUICK = Cut(epochs=4, seeds=2)
+QUICK = Cut(epochs=3, seeds=2)
 
 
 def reproduce(

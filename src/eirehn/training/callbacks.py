@@ -70,6 +70,7 @@ class Saving(pl.Callback):
         self.path, self.seconds, self.on_save = path, seconds, on_save
         self.elapsed = 0.0  # seconds of training, over all times it was started
         self._since = self._saved = time.monotonic()
+        self._cost = 0.0
         self._signal: int | None = None
         self._handlers: dict[int, Any] = {}
         self._generators: dict[str, Any] | None = None
@@ -98,7 +99,9 @@ class Saving(pl.Callback):
     def _save_if_due(self, trainer: pl.Trainer, task: pl.LightningModule, *, last: bool = False) -> None:
         stop = self._asked_to_stop(trainer)
         # Several processes must agree to save, and their clocks do not.
-        due = trainer.world_size > 1 or time.monotonic() - self._saved >= self.seconds
+        # And where saving itself takes long, it is done more seldom.
+        wait = max(self.seconds, 20 * self._cost)
+        due = trainer.world_size > 1 or time.monotonic() - self._saved >= wait
         if not (last or stop or due):
             return
         now = time.monotonic()
@@ -106,6 +109,7 @@ class Saving(pl.Callback):
         self._since = now
         trainer.save_checkpoint(self.path)
         self._saved = time.monotonic()
+        self._cost = self._saved - now
         if self.on_save is not None and trainer.is_global_zero:
             assert isinstance(task, Task)
             self.on_save(task)

@@ -10,8 +10,9 @@ import torch
 from torch import nn
 
 from ..checks import finite, positive_int
+from .soap import FullSOAP
 
-OPTIMIZERS = ("adam", "adamw", "sgd")
+OPTIMIZERS = ("adam", "adamw", "sgd", "soap")
 SCHEDULES = ("constant", "cosine")
 
 
@@ -24,7 +25,7 @@ class Optimisation:
     batch_size: int = 20
     """Sequences of a training step, over all devices."""
     optimizer: str = "adam"
-    """adam, adamw or sgd."""
+    """adam, adamw, sgd, or soap: Adam in the eigenbasis of the gradient's second moment, for small models."""
     learning_rate: float = 0.01
     """The largest learning rate of the schedule."""
     schedule: str = "constant"
@@ -34,7 +35,7 @@ class Optimisation:
     beta2: float = 0.999
     """Adam's second decay."""
     weight_decay: float = 0.0
-    """L2 penalty with adam and sgd, decoupled with adamw."""
+    """L2 penalty with adam and sgd, decoupled with adamw and soap."""
     clip: float | None = None
     """Each member's gradient is scaled down to this norm."""
     price: float = 0.0
@@ -60,6 +61,8 @@ class Optimisation:
         trained = [parameter for parameter in parameters if parameter.requires_grad]
         if self.optimizer == "sgd":
             return torch.optim.SGD(trained, self.learning_rate, weight_decay=self.weight_decay)
+        if self.optimizer == "soap":
+            return FullSOAP(trained, self.learning_rate, (0.9, self.beta2), weight_decay=self.weight_decay)
         kind = torch.optim.Adam if self.optimizer == "adam" else torch.optim.AdamW
         betas = (0.9, self.beta2)
         return kind(trained, self.learning_rate, betas, weight_decay=self.weight_decay, fused=True)

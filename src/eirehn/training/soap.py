@@ -1,0 +1,114 @@
+"""Adam in the eigenbasis of the gradients' second moment, over all parameters of a small model at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class FullSOAP(torch.optim.Optimizer):
+    """SOAP (Vyas et al. 2024) without its factors: for a model of P parameters the whole P × P second moment of the
+    gradient is kept, and Adam runs in its eigenbasis. P² numbers and, now and then, P³ steps: for models of a few
+    thousand parameters, where it finds in a third of the steps what Adam does not.
+
+    Parameters are stacked, (M, …), and each member has a basis of its own.
+
+    Args:
+        lr, betas, eps: as for Adam.
+        weight_decay: decoupled, as for AdamW.
+        every: steps between new bases; the first ones come after 100 and 300 steps.
+        memory: what is left of the second moment after 100 steps.
+    """
+
+    BLOCK = 100  # gradients gathered before the second moment takes them in, as one product
+
+    def __init__(
+        self,
+        params: Iterable[nn.Parameter],
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.99),
+        *,
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        every: int = 1000,
+        memory: float = 0.95,
+    ) -> None:
+        defaults = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "every": every,
+            "memory": memory,
+        }
+        super().__init__(params, defaults)
+        if len(self.param_groups) != 1:
+            raise ValueError("FullSOAP takes one group of parameters")
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        (group,) = self.param_groups
+        values = group["params"]
+        gradients = [torch.zeros_like(value) if value.grad is None else value.grad for value in values]
+        gradient = torch.cat([each.flatten(1) for each in gradients], 1)  # (M, P)
+        state = self._state(gradient)
+        update = self._update(gradient, state, group)
+        parts = update.split([value[0].numel() for value in values], 1)
+        for value, part in zip(values, parts, strict=True):
+            value.mul_(1 - group["lr"] * group["weight_decay"]).sub_(part.view_as(value), alpha=group["lr"])
+        self._learn(gradient, state, group)
+        return loss
+
+    def _state(self, gradient: Tensor) -> dict[str, Any]:
+        state: dict[str, Any] = self.state[self.param_groups[0]["params"][0]]
+        if not state:
+            members, size = gradient.shape
+            state["count"] = 0
+            state["mean"] = torch.zeros_like(gradient)  # in the basis, as is the square
+            state["square"] = torch.zeros_like(gradient)
+            state["basis"] = torch.eye(size, dtype=gradient.dtype, device=gradient.device).repeat(members, 1, 1)
+            state["moment"] = gradient.new_zeros(members, size, size)
+            state["block"] = gradient.new_zeros(members, self.BLOCK, size)
+        return state
+
+    def _update(self, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+        beta1, beta2 = group["betas"]
+        state["block"][:, state["count"] % self.BLOCK] = gradient
+        state["count"] += 1
+        turned = torch.bmm(gradient[:, None], state["basis"])[:, 0]
+        mean, square = state["mean"], state["square"]
+        mean.lerp_(turned, 1 - beta1)
+        square.mul_(beta2).addcmul_(turned, turned, value=1 - beta2)
+        scale = (square / (1 - beta2 ** state["count"])).sqrt() + group["eps"]
+        step = mean / (1 - beta1 ** state["count"]) / scale
+        return torch.bmm(state["basis"], step[:, :, None])[:, :, 0]
+
+    def _learn(self, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+        """Takes a full block into the second moment, and from it a new basis when that is due."""
+        count, memory = state["count"], group["memory"]
+        if count % self.BLOCK == 0:
+            block = state["block"]
+            state["moment"].mul_(memory).baddbmm_(block.mT, block, alpha=(1 - memory) / self.BLOCK)
+        if count in (self.BLOCK, 3 * self.BLOCK) or count % group["every"] == 0:
+            for member in range(len(gradient)):
+                self._turn(member, state, group)
+
+    def _turn(self, member: int, state: dict[str, Any], group: dict[str, Any]) -> None:
+        count = state["count"]
+        moment = state["moment"][member] / (1 - group["memory"] ** (count // self.BLOCK))
+        if not moment.isfinite().all():  # a member that has diverged
+            return
+        try:
+            values, basis = torch.linalg.eigh(moment)
+        except RuntimeError:  # the old basis serves on
+            return
+        state["mean"][member] = basis.mT @ (state["basis"][member] @ state["mean"][member])
+        state["square"][member] = values.clamp(min=0) * (1 - group["betas"][1] ** count)
+        state["basis"][member] = basis
