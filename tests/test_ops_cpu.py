@@ -134,10 +134,16 @@ def collect(results: Any, cell: RecurrentCell, x: Tensor, h0: Tensor, *outputs: 
         results.setdefault(name, []).append(value.detach())
 
 
-def kernel_parameters(cell: RecurrentCell) -> tuple[str, list[Tensor | None]]:
-    """What `cpu.Parameters` holds, still tied to the cell's own parameters."""
+def kernel_parameters(cell: RecurrentCell, *, project: bool = False) -> tuple[str, list[Tensor | None]]:
+    """What `cpu.Parameters` holds, still tied to the cell's own parameters; to `project` x they are more."""
     kind = cell.weight_update if isinstance(cell, EIREHNCell) else "none"
-    return kind, list(weights_of(cell, cell.constants()))
+    W_x, b_a = None, None
+    if project:
+        assert isinstance(cell, (RHNCell, SREHNCell))
+        W_x = cell.W_x
+        if isinstance(cell, SREHNCell):
+            W_x, b_a = torch.cat([cell.W_x, cell.W_ax]), cell.b_a
+    return kind, [*weights_of(cell, cell.constants()), W_x, b_a]
 
 
 def arrays(problem: Problem, us: list[Tensor], tied: list[list[Tensor | None]]) -> Any:
@@ -151,20 +157,22 @@ def arrays(problem: Problem, us: list[Tensor], tied: list[list[Tensor | None]]) 
     return cpu.Parameters(*stacked), u, problem.h0.numpy(), mask, sizes
 
 
-def fast(problem: Problem) -> dict[str, Tensor]:
+def fast(problem: Problem, *, project: bool = False) -> dict[str, Tensor]:
+    """By the kernels, from the projected input, or from x itself."""
     xs = [x.clone().requires_grad_() for x in problem.x]
-    us = [cell.project(x) for cell, x in zip(problem.cells, xs, strict=True)]
-    kinds_and_tied = [kernel_parameters(cell) for cell in problem.cells]
+    inputs = xs if project else [cell.project(x) for cell, x in zip(problem.cells, xs, strict=True)]
+    kinds_and_tied = [kernel_parameters(cell, project=project) for cell in problem.cells]
     kind, tied = kinds_and_tied[0][0], [tied for _, tied in kinds_and_tied]
-    args = arrays(problem, us, tied)
+    args = arrays(problem, inputs, tied)
     options: Any = {"max_depth": problem.depth, "reverse": problem.reverse}
     run = cpu.forward(kind, *args, **options)
     d_cost = None if problem.d_cost is None else problem.d_cost.numpy()
     grads = cpu.backward(kind, *args, run.out, problem.d_out.numpy(), d_cost, **options)
+    assert grads.inputs is not None
     results: dict[str, list[Tensor]] = {}
     for e, cell in enumerate(problem.cells):
         cell.zero_grad()
-        pairs = [(us[e], grads.u[e])]
+        pairs = [(inputs[e], grads.inputs[e])]
         pairs += [(t, g[e]) for t, g in zip(tied[e], grads.parameters, strict=True) if t is not None]
         torch.autograd.backward([t for t, _ in pairs], [torch.from_numpy(g) for _, g in pairs])
         h0 = problem.h0[e].clone().requires_grad_()
@@ -181,13 +189,20 @@ def error(value: Tensor, truth: Tensor) -> float:
 
 def check(problem: Problem) -> None:
     truth = plain(problem)
-    double = fast(problem)
+    single = cast(problem, torch.float32)
+    theirs = plain(single)
+    for project in (False, True):
+        compare(truth, theirs, fast(problem, project=project), fast(single, project=project))
+
+
+def compare(
+    truth: dict[str, Tensor], theirs: dict[str, Tensor], double: dict[str, Tensor], ours: dict[str, Tensor]
+) -> None:
+    """The kernels in double precision, and `ours` in single beside the plain path's own (`theirs`)."""
     for name, value in double.items():
         assert value.shape == truth[name].shape, name
         assert error(value, truth[name]) <= 1e-11, name
     assert torch.equal(double["depth"], truth["depth"])
-    single = cast(problem, torch.float32)
-    ours, theirs = fast(single), plain(single)
     if not torch.equal(theirs["depth"], truth["depth"]) or not torch.equal(ours["depth"], truth["depth"]):
         return  # a gate so near to shutting that float32 cannot tell: nothing to compare
     # Of a single tensor the plain path's error is down to luck, a few roundings this way or that, so the largest of
@@ -272,7 +287,8 @@ def prepared(problem: Problem) -> Callable[[], tuple[list[np.ndarray], list[np.n
     def run() -> tuple[list[np.ndarray], list[np.ndarray]]:
         outputs = cpu.forward(kind, *args, **options)
         grads = cpu.backward(kind, *args, outputs.out, d_out, d_cost, **options)
-        return list(outputs), [grads.u, grads.h0, *(g for g in grads.parameters if g is not None)]
+        assert grads.inputs is not None
+        return list(outputs), [grads.inputs, grads.h0, *(g for g in grads.parameters if g is not None)]
 
     return run
 
@@ -410,18 +426,19 @@ def test_importing_compiles_nothing() -> None:
 
 
 @pytest.mark.parametrize(("dtype", "wide"), [(np.float32, np.float64), (np.float64, np.longdouble)])
-def test_functions_to_the_last_places(dtype: Any, wide: Any) -> None:
+@pytest.mark.parametrize("half", [False, True])
+def test_functions_to_the_last_places(dtype: Any, wide: Any, half: bool) -> None:
     from vector_functions import apply
 
     draw = np.random.default_rng(0)
     x = np.concatenate([draw.normal(size=4096) * scale for scale in (1e-4, 0.1, 1, 10)]).astype(dtype)
     exact = x.astype(wide)
     truths = np.tanh(exact), 1 / (1 + np.exp(-exact)), np.expm1(exact)
-    for value, truth in zip(apply(x), truths, strict=True):
+    for value, truth in zip(apply(x, half=half), truths, strict=True):
         assert (np.abs(value - truth) <= 3 * np.spacing(np.abs(truth).astype(dtype))).all()
     special = np.zeros(16, dtype)
     special[:6] = [np.nan, np.inf, -np.inf, -0.0, 1e4, -1e4]
-    tanh, sigmoid, _ = apply(special)
+    tanh, sigmoid, _ = apply(special, half=half)
     assert np.array_equal(tanh[:6], [np.nan, 1, -1, 0, 1, -1], equal_nan=True)
     assert np.signbit(tanh[3])
     assert np.array_equal(sigmoid[:6], [np.nan, 1, 0, 0.5, 1, 0], equal_nan=True)

@@ -139,6 +139,13 @@ def at_least_float32(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in (torch.float16, torch.bfloat16) else tensor
 
 
+def traced(tensor: Tensor) -> bool:
+    """Whether a graph is made here, or shapes alone are worked out: `tensor` has no values."""
+    if torch.compiler.is_compiling() or torch.jit._trace.is_tracing():
+        return True
+    return type(tensor) is not Tensor or tensor.is_meta
+
+
 def transformed() -> bool:
     """Whether a graph is traced here, or a function transform (vmap, grad, jvp, …) is at work."""
     if torch.compiler.is_compiling() or torch.jit._trace.is_tracing():

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..cells import EIREHNCell, RecurrentCell, RHNCell, SREHNCell
-from ..cells.base import Constants, at_least_float32, stops_by_data, transformed
+from ..cells.base import Constants, at_least_float32, traced, transformed
 from . import implementations
 from .implementations import is_large
 from .operator import Weights, recurrence, recurrence_backward
@@ -32,7 +32,7 @@ def fused_scan(
 ) -> Scan:
     """As `reference.scan`, in one operator call."""
     x = masked_rows(x, x_mask, batch_sizes)
-    if backend == "cpu" and stops_by_data(x):
+    if backend == "cpu" and not traced(x):
         from .cpu.eager import Call, run
 
         given = (x.to(state.dtype), state, h_mask, *(getattr(cell, name) for name in cell.parameter_names))

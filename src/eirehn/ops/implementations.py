@@ -101,7 +101,7 @@ def backward(
             max_depth=max_depth,
             reverse=reverse,
         )
-        arrays = [each for each in (found.u, found.h0, *found.parameters) if each is not None]
+        arrays = [each for each in (found.inputs, found.h0, *found.parameters) if each is not None]
         return [torch.from_numpy(each[0] if alone else each) for each in arrays]
     from . import triton
 

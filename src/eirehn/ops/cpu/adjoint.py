@@ -50,7 +50,7 @@ def update_back(s, w, f, packed, o, tile, r, d, h, sgz, acc_b):
         if s.elastic:
             dd = where(allowed != 0.0, dg * opening + share, 0.0)
             fall = load(tile, f.fall + (r - 1) * f.H_step + at)
-            dv = dd * (fall + spread(packed, o + w.e_alpha + i))
+            dv = dd * (fall + spread(tile, packed, o + w.e_alpha + i))
             store(tile, f.acc_beta + at, load(tile, f.acc_beta + at) + dd)
             store(tile, f.acc_alpha + at, load(tile, f.acc_alpha + at) - (dd * fall + dv * (r - 1)))
             store(tile, f.dalpha_t + at, load(tile, f.dalpha_t + at) - dv * r)

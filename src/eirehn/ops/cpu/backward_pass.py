@@ -19,12 +19,13 @@ from .steps import (
     masked_rows,
     mix,
     open_gate,
+    project,
     rows_in,
     rows_out,
     spread_rows,
     update,
 )
-from .vectors import get, lane_count, lane_sum, load, put, store, zeros
+from .vectors import get, half_tile, lane_count, lane_sum, load, put, store, whole_tile, zeros
 
 
 @njit(nogil=True)
@@ -125,6 +126,11 @@ def _row_sums(tile, source, step, count, rows, target):
 def _flush(s, g, f, tile, sums, o, n_w, n_z, n_t, r_step):
     """Turns the stash into weight gradients: `n_w` inner steps, `n_z` of them with r > 1, `n_t` time steps."""
     H, H2, Z = s.H, 2 * s.H, s.Z
+    if s.X > 0:
+        U = 3 * H if s.elastic else H2
+        outer_sums(tile, f.du, f.U_step, U, f.x, f.X_step, s.X, n_t, sums, o + g.W_x)
+        if s.elastic:
+            _row_sums(tile, f.du + H2 * lane_count(tile), f.U_step, n_t, H, f.acc_ba)
     if s.sets > 1:
         block = (H2 + BLOCK - 1) // BLOCK * BLOCK * ((H + BLOCK - 1) // BLOCK * BLOCK)
         for r in range(s.R):
@@ -133,7 +139,8 @@ def _flush(s, g, f, tile, sums, o, n_w, n_z, n_t, r_step):
         return
     outer_sums(tile, f.dwh, f.H2_step, H2, f.hm, f.H_step, H, n_w, sums, o + g.W_h)
     if s.elastic:
-        outer_sums(tile, f.dat, f.H_step, H, f.hp, f.H_step, H, n_t, sums, o + g.W_ah)
+        dat = f.du + H2 * lane_count(tile)
+        outer_sums(tile, dat, f.U_step, H, f.hp, f.H_step, H, n_t, sums, o + g.W_ah)
     if s.kind != NONE:
         outer_sums(tile, f.dzp, f.z_step, Z, f.sgz, f.sgz_step, H2 + Z, n_z, sums, o + g.W_z)
         outer_sums(tile, f.dwg, f.G_step, s.G, f.z, f.z_step, Z, n_z, sums, o + g.P)
@@ -155,6 +162,8 @@ def _finish(s, g, f, tile, sums, o):
     if s.elastic:
         _lane_sums(tile, f.acc_alpha, s.H, sums, o + g.alpha)
         _lane_sums(tile, f.acc_beta, s.H, sums, o + g.beta)
+        if s.X > 0:
+            _lane_sums(tile, f.acc_ba, s.H, sums, o + g.b_a)
     if s.kind != NONE:
         _lane_sums(tile, f.acc_w1, s.G, sums, o + g.w1)
         _lane_sums(tile, f.acc_z1, s.Z, sums, o + g.z1)
@@ -175,10 +184,18 @@ def _state_before(s, f, tile, e, t, begin, count, known, reverse, sizes, starts,
 
 @njit(nogil=True)
 def _sequence(
-    s, w, g, f, packed, o, tile, masked, reverse, e, begin, end, u, width, h0, sizes, starts, out, d_out, d_cost,
-    with_cost, d_u, sums, slot,
+    s, w, g, f, packed, o, tile, mask, masked, reverse, e, begin, end, inputs, h0, sizes, starts, out, d_out, d_cost,
+    with_cost, d_inputs, with_inputs, d_h0, sums, slot,
 ):  # fmt: skip
-    T, N, H, lanes = sizes.size, starts[sizes.size], s.H, lane_count(tile)
+    """Samples `begin` … `end − 1` of member e."""
+    T, B, N, H, lanes = sizes.size, sizes[0], starts[sizes.size], s.H, lane_count(tile)
+    U = 3 * H if s.elastic else 2 * H
+    fill(tile, 0, f.acc_end, 0.0)
+    fill(tile, f.a, 2 * H * lanes if s.kind != NONE else 0, 1.0)
+    if masked:
+        rows_in(tile, f.mask, mask, (e * B + begin) * H, H, end - begin, H)
+    if s.kind != NONE:
+        spread_rows(packed, o + w.w1, s.G, tile, f.wg)
     n_w, n_z, n_t = 0, 0, 0
     apart = f.capacity // s.R  # an RHN's stash keeps each r together
     r_step = apart if s.sets > 1 else 1
@@ -188,10 +205,14 @@ def _sequence(
         if count <= 0:
             continue
         row = e * N + starts[t] + begin
-        if count < end - begin:  # lanes without a sample must be finite
-            fill(tile, f.u, 3 * H * lanes, 0.0)
+        x = f.x + n_t * f.X_step
+        # Lanes without a sample must be finite.
+        if count < lanes:
+            fill(tile, x, s.X * lanes, 0.0)
+        if count < end - begin:
+            fill(tile, f.u, U * lanes, 0.0)
             fill(tile, f.h, H * lanes, 0.0)
-        rows_in(tile, f.u, u, row * width, width, count, width)
+        project(s, w, packed, o, tile, inputs, row, count, x, f.u)
         known = 0 if t == (T - 1 if reverse else 0) else count
         if reverse and t + 1 < T:
             known = max(min(sizes[t + 1], end) - begin, 0)
@@ -202,43 +223,48 @@ def _sequence(
         if s.elastic:
             copy_rows(tile, f.hm + bw * f.H_step, f.hp + n_t * f.H_step, H)
         _back(s, w, f, packed, o, tile, masked, depth, bw, n_z, r_step)
+        du = f.du + n_t * f.U_step
         if depth == 0:
-            fill(tile, f.dpre, 2 * H * lanes, 0.0)
-        rows_out(tile, f.dpre, d_u, row * width, width, count, 2 * H)
+            fill(tile, du, 2 * H * lanes, 0.0)
+        else:
+            copy_rows(tile, f.dpre, du, 2 * H)
         if s.elastic:
-            dat = f.dat + n_t * f.H_step
-            gate_back(s, w, f, packed, o, tile, masked, dat)
-            rows_out(tile, dat, d_u, row * width + 2 * H, width, count, H)
+            gate_back(s, w, f, packed, o, tile, masked, du + 2 * H * lanes)
+        if s.X == 0:
+            rows_out(tile, du, d_inputs, row * U, U, count, U)
+        elif with_inputs:
+            product(packed, o + w.W_x_T, tile, du, f.dx, s.X, U, False)
+            rows_out(tile, f.dx, d_inputs, row * s.X, s.X, count, s.X)
         n_w, n_z, n_t = n_w + depth, n_z + max(depth - 1, 0), n_t + 1
         if (n_t == apart) if s.sets > 1 else (n_w + s.R > f.capacity or n_t == f.capacity):
             _flush(s, g, f, tile, sums, slot, n_w, n_z, n_t, r_step)
             n_w, n_z, n_t = 0, 0, 0
     _flush(s, g, f, tile, sums, slot, n_w, n_z, n_t, r_step)
+    rows_out(tile, f.dh, d_h0, (e * B + begin) * H, H, end - begin, H)
+    _finish(s, g, f, tile, sums, slot)
 
 
 def backward(
-    s, w, g, f, packed, size, u, width, h0, mask, masked, sizes, starts, reverse, first_task, last_task, tiles,
-    scratch, out, d_out, d_cost, with_cost, d_u, d_h0, sums, first_slot,
+    s, w, g, f, half_f, packed, size, inputs, h0, mask, masked, sizes, starts, reverse, first_task, last_task, tiles,
+    scratch, out, d_out, d_cost, with_cost, d_inputs, with_inputs, d_h0, sums, first_slot,
 ):  # fmt: skip
     """As `forward_pass.forward`. Adds to the slots of `sums` (flat) from `first_slot` on, one for each member."""
-    B, H = sizes[0], s.H
-    tile = scratch
-    lanes = lane_count(tile)
+    B, whole = sizes[0], whole_tile(scratch)
+    lanes = lane_count(whole)
     for task in range(first_task, last_task):
         e, k = task // tiles, task % tiles
         slot = (first_slot + e - first_task // tiles) * g.size
         if task == first_task or k == 0:
             fill(sums, slot, g.size, 0.0)
-        begin, end = B * k // tiles, B * (k + 1) // tiles
-        fill(tile, 0, f.acc_end, 0.0)
-        fill(tile, f.a, 2 * H * lanes if s.kind != NONE else 0, 1.0)
-        if masked:
-            rows_in(tile, f.mask, mask, (e * B + begin) * H, H, end - begin, H)
-        if s.kind != NONE:
-            spread_rows(packed, e * size + w.w1, s.G, tile, f.wg)
-        _sequence(
-            s, w, g, f, packed, e * size, tile, masked, reverse, e, begin, end, u, width, h0, sizes, starts, out,
-            d_out, d_cost, with_cost, d_u, sums, slot,
-        )  # fmt: skip
-        rows_out(tile, f.dh, d_h0, (e * B + begin) * H, H, end - begin, H)
-        _finish(s, g, f, tile, sums, slot)
+        begin, o = k * lanes, e * size
+        end = min(B, begin + lanes)
+        if 2 * (end - begin) > lanes:
+            _sequence(
+                s, w, g, f, packed, o, whole, mask, masked, reverse, e, begin, end, inputs, h0, sizes, starts, out,
+                d_out, d_cost, with_cost, d_inputs, with_inputs, d_h0, sums, slot,
+            )  # fmt: skip
+        else:
+            _sequence(
+                s, w, g, half_f, packed, o, half_tile(scratch), mask, masked, reverse, e, begin, end, inputs, h0,
+                sizes, starts, out, d_out, d_cost, with_cost, d_inputs, with_inputs, d_h0, sums, slot,
+            )  # fmt: skip

@@ -12,38 +12,66 @@ and their gradients by hand:
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import copy
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch._C._functorch import _add_batch_dim, _unwrap_batched
+from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 
 from ...cells import EIREHNCell, RecurrentCell
-from .recurrence import Array, Parameters, backward, forward
+from .recurrence import Array, Parameters, Recurrence
 
 Arrays = dict[str, Array]
 
 
 def run(call: Call, *tensors: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """`out` (N, H), `depth` (N,) and `cost` (N,), from x (N, X), h0, the mask and the cell's parameters."""
+    if torch._C._functorch.maybe_current_level() is not None:
+        return _over_members(call, tensors)
     if torch.is_grad_enabled():
         out, depth, cost = CellRecurrence.apply(call, *tensors)  # type: ignore[no-untyped-call]  # torch's own
     else:
-        results, _ = call.forward(*_arrays(tensors))
-        out, depth, cost = map(torch.from_numpy, results)
+        (out, depth, cost), _ = call.forward(tensors, backward_follows=False)
     return out, depth, cost
 
 
-def _arrays(tensors: Iterable[Tensor | None]) -> list[Any]:
-    return [None if each is None else each.detach().numpy() for each in tensors]
+def _over_members(call: Call, tensors: Sequence[Tensor | None]) -> tuple[Tensor, Tensor, Tensor]:
+    """`run` under vmap: all members of an ensemble in one call, outside of it.
+
+    By hand what a rule for vmap of an autograd function does, whose machinery takes 0.4 ms.
+    """
+    interpreter = retrieve_current_functorch_interpreter()
+    level, members = interpreter.level(), interpreter.batch_size()
+    pairs = [(None, None) if each is None else _unwrap_batched(each, level) for each in tensors]
+    with interpreter.lower():
+        if all(dim is None for _, dim in pairs):
+            return run(call, *tensors)
+        stacked = [_stacked(each, dim, members) for each, dim in pairs]
+        if call.members is None:
+            results = run(call.of(members), *stacked)
+        else:  # one vmap inside another: both axes become one
+            folded = (None if each is None else each.flatten(0, 1) for each in stacked)
+            whole = run(call.of(members * call.members), *folded)
+            results = tuple(each.unflatten(0, (members, call.members)) for each in whole)
+    out, depth, cost = (_add_batch_dim(each, 0, level) for each in results)
+    return out, depth, cost
+
+
+def _stacked(tensor: Tensor | None, dim: int | None, members: int) -> Tensor | None:
+    """With the members' axis in front."""
+    if tensor is None or dim == 0:
+        return tensor
+    return tensor.expand(members, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
 
 
 class CellRecurrence(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: Call, *tensors: Any) -> tuple[Tensor, Tensor, Tensor]:
-        results, ctx.kept = call.forward(*_arrays(tensors))
-        out, depth, cost = map(torch.from_numpy, results)
+        (out, depth, cost), ctx.kept = call.forward(tensors, backward_follows=any(ctx.needs_input_grad))
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(depth)
         ctx.save_for_backward(*tensors, out)
@@ -57,13 +85,11 @@ class CellRecurrence(torch.autograd.Function):
             d_out = torch.zeros_like(out)
         if torch.is_grad_enabled():  # somebody wants the gradient's own gradient
             return None, *ctx.call.differentiable(tensors, d_out, d_cost)
-        arrays = _arrays((*tensors, out, d_out, d_cost))
-        found = ctx.call.backward(ctx.kept, *arrays, with_x=ctx.needs_input_grad[1])
-        return None, *(None if each is None else torch.from_numpy(each) for each in found)
+        return None, *ctx.call.backward(ctx.kept, out, d_out, d_cost, with_x=ctx.needs_input_grad[1])
 
 
 class Call:
-    """What a call is besides its tensors."""
+    """What a call is besides its tensors. With `members` every tensor has an axis for them in front."""
 
     def __init__(self, cell: RecurrentCell, batch_sizes: list[int], max_depth: int, reverse: bool) -> None:
         self.cell = cell
@@ -71,39 +97,63 @@ class Call:
         self.kind = cell.weight_update if isinstance(cell, EIREHNCell) else "none"
         self.sizes = np.array(batch_sizes, np.int64)
         self.options: dict[str, Any] = {"max_depth": max_depth, "reverse": reverse}
+        self.members: int | None = None
 
-    def forward(
-        self, x: Array, h0: Array, mask: Array | None, *values: Array
-    ) -> tuple[tuple[Array, Array, Array], tuple[Array, Parameters]]:
+    def of(self, members: int) -> Call:
+        call = copy.copy(self)
+        call.members = members
+        return call
+
+    def forward(self, tensors: Sequence[Tensor | None], *, backward_follows: bool) -> tuple[list[Tensor], Any]:
         """The results, and what `backward` needs of the way to them."""
+        x, h0, mask, *values = self._arrays(tensors)
         p = dict(zip(self.names, values, strict=True))
-        u, parameters = projected(p, x), prepared(p)
-        run = forward(self.kind, parameters, u, h0[None], _member(mask), self.sizes, **self.options)
-        return (run.out[0], run.depth[0], run.cost[0]), (u, parameters)
+        parameters = prepared(p)
+        recurrence = Recurrence(self.kind, parameters, x, h0, mask, self.sizes, **self.options)
+        results = recurrence.forward(backward_follows=backward_follows)
+        return self._tensors(results), (p, parameters, recurrence)
 
     def backward(
-        self,
-        kept: tuple[Array, Parameters],
-        x: Array,
-        h0: Array,
-        mask: Array | None,
-        *rest: Array,
-        with_x: bool,
-    ) -> list[Array | None]:
-        *values, out, d_out, d_cost = rest
-        u, parameters = kept
-        found = backward(
-            self.kind, parameters, u, h0[None], _member(mask), self.sizes, out[None], d_out[None], _member(d_cost),
-            **self.options,
-        )  # fmt: skip
-        p = dict(zip(self.names, values, strict=True))
-        d_u = found.u[0]
-        gradients = gradients_of(p, x, d_u, parameters, found.parameters)
-        d_x = times(d_u, from_input(p)) if with_x else None
-        return [d_x, found.h0[0], None, *(gradients[name] for name in self.names)]
+        self, kept: Any, out: Tensor, d_out: Tensor, d_cost: Tensor | None, *, with_x: bool
+    ) -> list[Tensor | None]:
+        p, parameters, recurrence = kept
+        found = recurrence.backward(*self._arrays((out, d_out, d_cost)), with_inputs=with_x)
+        gradients = gradients_of(p, parameters, found.parameters)
+        return self._tensors([found.inputs, found.h0, None, *(gradients[name] for name in self.names)])
+
+    def _arrays(self, tensors: Iterable[Tensor | None]) -> list[Any]:
+        """With an axis for the members, whether there are any or not."""
+        if self.members is not None:
+            return [None if each is None else each.detach().numpy() for each in tensors]
+        return [None if each is None else each.detach().numpy()[None] for each in tensors]
+
+    def _tensors(self, arrays: Iterable[Array | None]) -> list[Any]:
+        if self.members is not None:
+            return [None if each is None else torch.from_numpy(each) for each in arrays]
+        return [None if each is None else torch.from_numpy(each[0]) for each in arrays]
 
     def differentiable(self, tensors: list[Tensor], d_out: Tensor, d_cost: Tensor | None) -> list[Tensor | None]:
         """The gradients as differentiable functions of everything: through the plain path."""
+        if self.members is None:
+            runs = [self._plain(tensors)]
+            tops = [(runs[0][0], d_out), (runs[0][1], d_cost)]
+        else:
+            own = ([None if each is None else each[e] for each in tensors] for e in range(self.members))
+            out, cost = map(torch.stack, zip(*(self._plain(each) for each in own), strict=True))
+            tops = [(out, d_out), (cost, d_cost)]
+        above = [(y, d) for y, d in tops if d is not None and y.requires_grad]
+        x, h0, _, *values = tensors
+        below = [each for each in (x, h0, *values) if each.requires_grad]
+        gradients = iter(
+            torch.autograd.grad(
+                [y for y, _ in above], below, [d for _, d in above], create_graph=True, materialize_grads=True
+            )
+        )
+        found = [next(gradients) if each.requires_grad else None for each in (x, h0, *values)]
+        return [*found[:2], None, *found[2:]]
+
+    def _plain(self, tensors: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
+        """`out` (N, H) and `cost` (N,) of one member."""
         from ..reference import scan
         from ..unfused import Frame
 
@@ -113,84 +163,51 @@ class Call:
         run = torch.func.functional_call(Frame(self.cell), given, (scan, x, self.sizes.tolist(), h0), options)
         steps = [t for t, size in enumerate(self.sizes) for _ in range(size)]
         samples = [i for size in self.sizes for i in range(size)]
-        tops = [(run.out, d_out)]
-        if d_cost is not None and run.cost.requires_grad:
-            tops.append((run.cost[steps, samples], d_cost))
-        below = [each for each in (x, h0, *values) if each.requires_grad]
-        gradients = iter(
-            torch.autograd.grad(
-                [y for y, _ in tops], below, [d for _, d in tops], create_graph=True, materialize_grads=True
-            )
-        )
-        found = [next(gradients) if each.requires_grad else None for each in (x, h0, *values)]
-        return [*found[:2], None, *found[2:]]
-
-
-def _member(array: Array | None) -> Array | None:
-    return None if array is None else array[None]
-
-
-def times(a: Array, b: Array) -> Array:
-    """`a @ b`, a large one by torch: the threads of NumPy's own library wait for more work for 25 ms after it, each
-    keeping a core from the kernels; torch's let go sooner, but cost more to call."""
-    if a.shape[0] * a.shape[1] * b.shape[1] < 200_000:
-        return a @ b
-    product: Array = torch.mm(torch.from_numpy(a), torch.from_numpy(b)).numpy()
-    return product
+        return run.out, run.cost[steps, samples]
 
 
 def _sigm(a: Array) -> Array:
     return 0.5 * (1.0 + np.tanh(0.5 * a))  # overflows nowhere
 
 
-def projected(p: Arrays, x: Array) -> Array:
-    """`W_x x` and `W_ax x + b_a`, side by side, (1, N, 3H)."""
-    u = times(x, from_input(p).T)
-    if "W_ax" in p:
-        u[:, p["W_x"].shape[0] :] += p["b_a"]
-    return u[None]
-
-
-def from_input(p: Arrays) -> Array:
-    """`W_x` over `W_ax`: one product of whole arrays, since those with parts of arrays are many times slower."""
-    return np.concatenate([p["W_x"], p["W_ax"]]) if "W_ax" in p else p["W_x"]
-
-
 def prepared(p: Arrays) -> Parameters:
     if "W_ah" not in p:
-        return Parameters(p["W_h"][None], p["b"][None])
-    alpha_hat, beta_hat = p["alpha_hat"], p["beta_hat"]
-    alpha, beta = np.logaddexp(alpha_hat, 0), _sigm(beta_hat)
-    first = Parameters(p["W_h"][None], p["b"][None], p["W_ah"][None], alpha[None], beta[None])
+        return Parameters(p["W_h"], p["b"], W_x=p["W_x"])
+    alpha, beta = np.logaddexp(p["alpha_hat"], 0), _sigm(p["beta_hat"])
+    W_x = np.concatenate([p["W_x"], p["W_ax"]], 1)
+    first = Parameters(p["W_h"], p["b"], p["W_ah"], alpha, beta, W_x=W_x, b_a=p["b_a"])
     if "W_z" not in p:
         return first
-    z = np.tanh(p["W_zh"] @ p["s_0"] + p["W_zg"] @ p["g_0"] + p["W_z"] @ p["z_0"] + p["b_z"])
+    zeta = _product(p["W_zh"], p["s_0"]) + _product(p["W_zg"], p["g_0"]) + _product(p["W_z"], p["z_0"]) + p["b_z"]
     return first._replace(
-        z1=z[None],
-        W_zs=np.concatenate([p["W_zh"], p["W_zg"]], 1)[None],
-        W_z=p["W_z"][None],
-        b_z=p["b_z"][None],
-        P=p["P"][None],
-        P_bar=p["P_bar"][None] if "P_bar" in p else None,
-        b_bar=p["b_bar"][None] if "b_bar" in p else None,
+        z1=np.tanh(zeta),
+        W_zs=np.concatenate([p["W_zh"], p["W_zg"]], 2),
+        W_z=p["W_z"],
+        b_z=p["b_z"],
+        P=p["P"],
+        P_bar=p.get("P_bar"),
+        b_bar=p.get("b_bar"),
     )
 
 
-def gradients_of(p: Arrays, x: Array, d_u: Array, q: Parameters, d: Parameters) -> Arrays:
+def _product(matrix: Array, vector: Array) -> Array:
+    return (matrix @ vector[:, :, None])[:, :, 0]
+
+
+def gradients_of(p: Arrays, q: Parameters, d: Parameters) -> Arrays:
     """From the gradients of the recurrence to those of the cell's own parameters."""
-    rows, d_W = p["W_x"].shape[0], times(d_u.T, x)
-    found = {"W_h": d.W_h[0], "b": d.b[0], "W_x": d_W[:rows]}
+    assert d.W_x is not None
+    rows = p["W_x"].shape[1]
+    found = {"W_h": d.W_h, "b": d.b, "W_x": d.W_x[:, :rows]}
     if "W_ah" not in p:
         return found
     assert d.W_ah is not None
     assert d.alpha is not None
     assert d.beta is not None
     assert q.beta is not None
-    beta = q.beta[0]
-    # A product with ones, which adds up in blocks: NumPy's own sum down the rows keeps one running total, and its
-    # error over 25,000 rows is forty times as large.
-    found |= {"W_ah": d.W_ah[0], "W_ax": d_W[rows:], "b_a": times(np.ones((1, len(x)), x.dtype), d_u)[0, rows:]}
-    found |= {"alpha_hat": d.alpha[0] * _sigm(p["alpha_hat"]), "beta_hat": d.beta[0] * beta * (1 - beta)}
+    assert d.b_a is not None
+    found |= {"W_ah": d.W_ah, "W_ax": d.W_x[:, rows:], "b_a": d.b_a}
+    found |= {"alpha_hat": d.alpha * _sigm(p["alpha_hat"]), "beta_hat": d.beta * q.beta * (1 - q.beta)}
     if q.z1 is None:
         return found
     assert d.z1 is not None
@@ -198,17 +215,18 @@ def gradients_of(p: Arrays, x: Array, d_u: Array, q: Parameters, d: Parameters) 
     assert d.W_z is not None
     assert d.b_z is not None
     assert d.P is not None
-    H, zeta = p["s_0"].size, d.z1[0] * (1 - q.z1[0] ** 2)
+    H, zeta = p["s_0"].shape[1], d.z1 * (1 - q.z1**2)
+    column = zeta[:, :, None]
     found |= {
-        "W_zh": d.W_zs[0, :, :H] + np.outer(zeta, p["s_0"]),
-        "W_zg": d.W_zs[0, :, H:] + np.outer(zeta, p["g_0"]),
-        "W_z": d.W_z[0] + np.outer(zeta, p["z_0"]),
-        "b_z": d.b_z[0] + zeta,
-        "s_0": zeta @ p["W_zh"],
-        "g_0": zeta @ p["W_zg"],
-        "z_0": zeta @ p["W_z"],
-        "P": d.P[0],
+        "W_zh": d.W_zs[:, :, :H] + column * p["s_0"][:, None],
+        "W_zg": d.W_zs[:, :, H:] + column * p["g_0"][:, None],
+        "W_z": d.W_z + column * p["z_0"][:, None],
+        "b_z": d.b_z + zeta,
+        "s_0": _product(p["W_zh"].mT, zeta),
+        "g_0": _product(p["W_zg"].mT, zeta),
+        "z_0": _product(p["W_z"].mT, zeta),
+        "P": d.P,
     }
     if d.P_bar is not None and d.b_bar is not None:
-        found |= {"P_bar": d.P_bar[0], "b_bar": d.b_bar[0]}
+        found |= {"P_bar": d.P_bar, "b_bar": d.b_bar}
     return found

@@ -17,12 +17,13 @@ from .steps import (
     masked_rows,
     mix,
     open_gate,
+    project,
     rows_in,
     rows_out,
     spread_rows,
     update,
 )
-from .vectors import get, lane_count, put
+from .vectors import get, half_tile, lane_count, put, whole_tile
 
 
 @njit(nogil=True)
@@ -69,35 +70,54 @@ def _write(s, tile, f, cost, row, count, out, depth, costs):
             put(costs, row + lane, s.R)
 
 
+@njit(nogil=True)
+def _sequence(
+    s, w, f, packed, o, tile, e, begin, end, inputs, h0, mask, masked, sizes, starts, reverse, out, depth, costs
+):  # fmt: skip
+    """Samples `begin` … `end − 1` of member e."""
+    T, B, N = sizes.size, sizes[0], starts[sizes.size]
+    lanes = lane_count(tile)
+    cost = f.size  # two rows behind the others: cost and depth
+    fill(tile, 0, f.size + 2 * lanes, 0.0)
+    rows_in(tile, f.h, h0, (e * B + begin) * s.H, s.H, end - begin, s.H)
+    if masked:
+        rows_in(tile, f.mask, mask, (e * B + begin) * s.H, s.H, end - begin, s.H)
+    if s.kind != NONE:
+        spread_rows(packed, o + w.w1, s.G, tile, f.wg1)
+    for step in range(T):
+        t = T - 1 - step if reverse else step
+        count = min(sizes[t], end) - begin
+        if count <= 0:
+            continue
+        row = e * N + starts[t] + begin
+        project(s, w, packed, o, tile, inputs, row, count, f.x, f.u)
+        fill(tile, cost, 2 * lanes, 0.0)
+        time_step(s, w, f, packed, o, tile, masked, count, cost)
+        _write(s, tile, f, cost, row, count, out, depth, costs)
+
+
 def forward(
-    s, w, f, packed, size, u, width, h0, mask, masked, sizes, starts, reverse,
-    first_task, last_task, tiles, scratch, out, depth, costs,
+    s, w, f, half_f, packed, size, inputs, h0, mask, masked, sizes, starts, reverse, first_task, last_task, tiles,
+    scratch, out, depth, costs,
 ):  # fmt: skip
     """Tasks `first_task` … `last_task − 1`; task k is tile `k % tiles` of member `k // tiles`.
 
-    `starts` (T + 1,): the row where each time step begins. `scratch`: one worker's memory.
+    `starts` (T + 1,): the row where each time step begins. `scratch`: one worker's memory, which lies as `f` says, or
+    `half_f` for a tile of half the lanes.
     """
-    T, B, N = sizes.size, sizes[0], starts[sizes.size]
-    tile = scratch
-    lanes = lane_count(tile)
-    cost = f.size  # two rows behind the others: cost and depth
+    B, whole = sizes[0], whole_tile(scratch)
+    lanes = lane_count(whole)
     for task in range(first_task, last_task):
-        e, k = task // tiles, task % tiles
-        begin, end = B * k // tiles, B * (k + 1) // tiles
+        e, begin = task // tiles, task % tiles * lanes
+        end = min(B, begin + lanes)
         o = e * size
-        fill(tile, 0, f.size + 2 * lanes, 0.0)
-        rows_in(tile, f.h, h0, (e * B + begin) * s.H, s.H, end - begin, s.H)
-        if masked:
-            rows_in(tile, f.mask, mask, (e * B + begin) * s.H, s.H, end - begin, s.H)
-        if s.kind != NONE:
-            spread_rows(packed, o + w.w1, s.G, tile, f.wg1)
-        for step in range(T):
-            t = T - 1 - step if reverse else step
-            count = min(sizes[t], end) - begin
-            if count <= 0:
-                continue
-            row = e * N + starts[t] + begin
-            rows_in(tile, f.u, u, row * width, width, count, width)
-            fill(tile, cost, 2 * lanes, 0.0)
-            time_step(s, w, f, packed, o, tile, masked, count, cost)
-            _write(s, tile, f, cost, row, count, out, depth, costs)
+        if 2 * (end - begin) > lanes:
+            _sequence(
+                s, w, f, packed, o, whole, e, begin, end, inputs, h0, mask, masked, sizes, starts, reverse, out,
+                depth, costs,
+            )  # fmt: skip
+        else:
+            _sequence(
+                s, w, half_f, packed, o, half_tile(scratch), e, begin, end, inputs, h0, mask, masked, sizes, starts,
+                reverse, out, depth, costs,
+            )  # fmt: skip

@@ -29,6 +29,12 @@ class Shape(NamedTuple):
     kind: int
     elastic: bool
     lanes: int
+    X: int = 0  # the width of the input where the kernels project it, 0 where they are given the projection
+
+    @property
+    def U(self) -> int:
+        """Rows of the projected input."""
+        return (3 if self.elastic else 2) * self.H
 
 
 class Weights(NamedTuple):
@@ -46,11 +52,14 @@ class Weights(NamedTuple):
     beta: int
     z1: int
     w1: int  # P z¹, then sigm(P̄ z¹ + b̄)
+    W_x: int  # [W_x; W_ax]
+    b_a: int
     forward_size: int
     W_h_T: int
     W_ah_T: int
     W_z_T: int
     P_T: int
+    W_x_T: int
     size: int
 
 
@@ -60,6 +69,7 @@ class Forward(NamedTuple):
     h: int
     hm: int
     mask: int
+    x: int
     u: int
     alpha_t: int
     d: int
@@ -87,7 +97,7 @@ class Backward(NamedTuple):
     wg: int
     c: int
     a: int
-    H_step: int  # of h, d, fall, hm, hp and dat
+    H_step: int  # of h, d, fall, hm and hp
     H2_step: int  # of wh, c and a
     G_step: int
     dh: int
@@ -99,6 +109,7 @@ class Backward(NamedTuple):
     dpre: int
     dalpha_t: int
     tmp: int
+    dx: int
     acc_b: int
     acc_alpha: int
     acc_beta: int
@@ -106,6 +117,7 @@ class Backward(NamedTuple):
     acc_z1: int
     acc_bz: int
     acc_bbar: int
+    acc_ba: int
     acc_end: int
     capacity: int  # inner steps in the stash
     hm: int
@@ -115,9 +127,12 @@ class Backward(NamedTuple):
     z: int
     dwg: int
     hp: int
-    dat: int
+    du: int
+    x: int
     sgz_step: int
     z_step: int
+    U_step: int
+    X_step: int
     size: int
 
 
@@ -135,6 +150,8 @@ class Sums(NamedTuple):
     z1: int
     b_z: int
     b_bar: int
+    W_x: int
+    b_a: int
     size: int
 
 
@@ -143,9 +160,9 @@ def padded(rows: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def shape_of(kind: int, H: int, Z: int, R: int, sets: int, elastic: bool, lanes: int) -> Shape:
+def shape_of(kind: int, H: int, Z: int, R: int, sets: int, elastic: bool, lanes: int, X: int = 0) -> Shape:
     G = 0 if kind == NONE else 4 * H if kind in (PRINTED, RECURSIVE) else 2 * H
-    return Shape(H, Z, G, R, sets, kind, elastic, lanes)
+    return Shape(H, Z, G, R, sets, kind, elastic, lanes, X)
 
 
 @lru_cache(maxsize=64)
@@ -160,6 +177,8 @@ def parameter_shapes(s: Shape) -> dict[str, tuple[int, ...]]:
         shapes |= {"z1": (Z,), "W_zs": (Z, H2), "W_z": (Z, Z), "b_z": (Z,), "P": (H2, Z)}
     if s.G > H2:
         shapes |= {"P_bar": (H2, Z), "b_bar": (H2,)}
+    if s.X:
+        shapes |= {"W_x": (s.U, s.X)} | ({"b_a": (H,)} if s.elastic else {})
     return shapes
 
 
@@ -189,6 +208,8 @@ def weights_of(s: Shape) -> Weights:
             "beta": A,
             "z1": Z,
             "w1": G,
+            "W_x": padded(s.U) * s.X,
+            "b_a": A,
         },
     )
     forward_size = first.pop("size")
@@ -197,6 +218,7 @@ def weights_of(s: Shape) -> Weights:
         "W_ah_T": padded(A) * H,
         "W_z_T": padded(2 * H + Z) * Z,
         "P_T": padded(Z) * G,
+        "W_x_T": padded(s.X) * s.U,
     }
     return Weights(**first, forward_size=forward_size, **_place(transposes, forward_size))
 
@@ -208,7 +230,8 @@ def forward_of(s: Shape) -> Forward:
         "h": H,
         "hm": H,
         "mask": H,
-        "u": 3 * H,
+        "x": s.X,
+        "u": padded(s.U),
         "alpha_t": padded(H),
         "d": H,
         "fall": H,
@@ -232,13 +255,13 @@ def _step(rows: int) -> int:
 def backward_of(s: Shape) -> Backward:
     H, Z, G, R = s.H, s.Z, s.G, s.R
     H_step, H2_step, G_step = _step(H), _step(padded(2 * H)), _step(padded(G))
-    sgz_step, z_step = _step(2 * H + Z), _step(Z)
+    sgz_step, z_step, U_step, X_step = _step(2 * H + Z), _step(Z), _step(s.U), _step(s.X)
     per_step = H_step + H2_step + sgz_step + 2 * z_step + G_step
     capacity = max(R, min(_STASH_STEPS, _STASH_ROWS // per_step) // R * R)
     hyper = 1 if Z else 0
     rows = {
         "mask": H,
-        "u": 3 * H,
+        "u": padded(s.U),
         "alpha_t": padded(H),
         "h": (R + 1) * H_step,
         "d": R * H_step,
@@ -256,6 +279,7 @@ def backward_of(s: Shape) -> Backward:
         "dpre": 2 * H,
         "dalpha_t": H,
         "tmp": padded(Z),
+        "dx": padded(s.X),
         "acc_b": s.sets * 2 * H,
         "acc_alpha": H,
         "acc_beta": H,
@@ -263,6 +287,7 @@ def backward_of(s: Shape) -> Backward:
         "acc_z1": Z,
         "acc_bz": Z,
         "acc_bbar": 2 * H,
+        "acc_ba": H,
         "acc_end": 0,
         "hm": capacity * H_step,
         "dwh": capacity * H2_step,
@@ -271,12 +296,16 @@ def backward_of(s: Shape) -> Backward:
         "z": capacity * z_step,
         "dwg": capacity * G_step,
         "hp": capacity * H_step,
-        "dat": capacity * H_step,
+        "du": capacity * U_step,
+        "x": capacity * X_step,
         "slack": BLOCK,  # read, not used, by the last block of `outer_sums`
     }
     offsets = _place({name: n * s.lanes for name, n in rows.items()})
     del offsets["slack"]
-    steps = {"H_step": H_step, "H2_step": H2_step, "G_step": G_step, "sgz_step": sgz_step, "z_step": z_step}
+    steps = {
+        "H_step": H_step, "H2_step": H2_step, "G_step": G_step, "sgz_step": sgz_step, "z_step": z_step,
+        "U_step": U_step, "X_step": X_step,
+    }  # fmt: skip
     return Backward(**offsets, **{name: n * s.lanes for name, n in steps.items()}, capacity=capacity)
 
 
@@ -296,5 +325,7 @@ def sums_of(s: Shape) -> Sums:
         "z1": Z,
         "b_z": Z,
         "b_bar": 2 * H if G else 0,
+        "W_x": padded(s.U) * padded(s.X),
+        "b_a": A if s.X else 0,
     }
     return Sums(**_place(sizes))

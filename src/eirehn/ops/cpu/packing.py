@@ -42,7 +42,9 @@ def _first_step(s, w, e, z1, P, P_bar, b_bar, packed, o):
         put(packed, o + w.w1 + i, 1.0 / (1.0 + math.exp(-(total + get(b_bar, e * H2 + i - H2)))) if gate else total)
 
 
-def pack(s, w, backward, W_h, b, W_ah, alpha, beta, z1, W_zs, W_z, b_z, P, P_bar, b_bar, limit, packed, size):
+def pack(
+    s, w, backward, W_h, b, W_ah, alpha, beta, z1, W_zs, W_z, b_z, P, P_bar, b_bar, W_x, b_a, limit, packed, size
+):
     """All members' parameters (flat arrays) into `packed`, `size` elements each."""
     H, Z, G = s.H, s.Z, s.G
     H2 = 2 * H
@@ -69,6 +71,13 @@ def pack(s, w, backward, W_h, b, W_ah, alpha, beta, z1, W_zs, W_z, b_z, P, P_bar
                 a = limit if a > limit else a
                 put(packed, o + w.alpha + i, a)
                 put(packed, o + w.e_alpha + i, math.exp(a))
+        if s.X > 0:
+            U = 3 * H if s.elastic else H2
+            _panel(W_x, e * U * s.X, s.X, 1, U, s.X, packed, o + w.W_x, s.X, 0, 0)
+            if backward:
+                _panel(W_x, e * U * s.X, 1, s.X, s.X, U, packed, o + w.W_x_T, U, 0, 0)
+            if s.elastic:
+                _copy(b_a, e * H, H, packed, o + w.b_a)
         if G == 0:
             continue
         _copy(b_z, e * Z, Z, packed, o + w.b_z)
@@ -124,6 +133,7 @@ def _through_first_step(s, g, e, z1, P, P_bar, sums, d_z1, d_P, d_P_bar, d_b_bar
 def collect(
     s, g, firsts, sums, alpha, z1, P, P_bar, limit,
     d_W_h, d_b, d_W_ah, d_alpha, d_beta, d_z1, d_W_zs, d_W_z, d_b_z, d_P, d_P_bar, d_b_bar,
+    d_W_x, d_b_a,
 ):  # fmt: skip
     """Adds each member's sums, in the order of workers, and writes its gradients.
 
@@ -147,6 +157,11 @@ def collect(
             for i in range(H):
                 cut = get(alpha, e * H + i) > limit
                 put(d_alpha, e * H + i, 0.0 if cut else get(total, g.alpha + i))
+        if s.X > 0:
+            U = 3 * H if s.elastic else H2
+            _blocks(total, g.W_x, s.X, 0, 0, U, s.X, d_W_x, e * U * s.X)
+            if s.elastic:
+                _copy(total, g.b_a, H, d_b_a, e * H)
         if G == 0:
             continue
         _copy(total, g.z1, Z, d_z1, e * Z)

@@ -17,7 +17,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from .layout import BLOCK
-from .vectors import Loop, Vec, alignment, element_pointer, emit, intp, lane_count, vector_ir, vector_pointer
+from .vectors import Loop, alignment, element_pointer, emit, intp, lane_count, vector_ir, vector_pointer
 
 
 def _panel_codegen(panels: int) -> Any:
@@ -26,11 +26,13 @@ def _panel_codegen(panels: int) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         weights_type, tile_type = sig.args[0], sig.args[2]
         weights, w, tile, x, y, depth, accumulate = args
-        vec = Vec(tile_type.dtype)
-        lanes, out, align = ir.Constant(intp, vec.lanes), emit(builder, vec), alignment(tile_type)
+        vec = tile_type.vec
+        lanes, out, align = ir.Constant(intp, vec.lanes), emit(builder, vec), alignment(vec)
         block = ir.Constant(intp, BLOCK)
         targets = [
-            vector_pointer(context, builder, tile_type, tile, builder.add(y, ir.Constant(intp, row * vec.lanes)))
+            vector_pointer(
+                context, builder, tile_type, tile, builder.add(y, ir.Constant(intp, row * vec.lanes)), vec
+            )
             for row in range(panels * BLOCK)
         ]
         panel_size = builder.mul(depth, block)
@@ -112,8 +114,8 @@ def _outer_block(
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         tile_type, sums_type = sig.args[0], sig.args[6]
         tile, a, a_step, b, b_step, count, sums, target = args
-        vec = Vec(tile_type.dtype)
-        out, align = emit(builder, vec), alignment(tile_type)
+        vec = tile_type.vec
+        out, align = emit(builder, vec), alignment(vec)
         pointer = vector_ir(vec).as_pointer()
         a_base = element_pointer(context, builder, tile_type, tile, a)
         b_base = element_pointer(context, builder, tile_type, tile, b)
@@ -136,7 +138,7 @@ def _outer_block(
             width //= 2
         for j, total in enumerate(totals):
             place = builder.add(target, ir.Constant(intp, j * vec.lanes))
-            address = vector_pointer(context, builder, sums_type, sums, place)
+            address = vector_pointer(context, builder, sums_type, sums, place, vec)
             builder.store(builder.fadd(builder.load(address, align=align), total), address, align=align)
         return context.get_dummy_value()
 

@@ -14,11 +14,25 @@ import torch
 
 from . import memory, pool
 from .kernels import kernels, lanes_of
-from .layout import KINDS, backward_of, forward_of, parameter_shapes, shape_of, sums_of, weights_of
+from .layout import (
+    KINDS,
+    Backward,
+    Forward,
+    Shape,
+    Sums,
+    Weights,
+    backward_of,
+    forward_of,
+    parameter_shapes,
+    shape_of,
+    sums_of,
+    weights_of,
+)
 
 Array = npt.NDArray[Any]
 
 _LIMIT = {4: 87.0, 8: 708.0}  # of α, as in `cells.gate`
+_HALF = 0.6  # the time of a tile of half the lanes, of that of a whole one
 _ALONE_NS = 60_000.0  # less work than this is done before a second thread would have begun
 
 
@@ -41,6 +55,8 @@ class Parameters(NamedTuple):
     P: Array | None = None  # (E, 2H, Z)
     P_bar: Array | None = None  # (E, 2H, Z)
     b_bar: Array | None = None  # (E, 2H)
+    W_x: Array | None = None  # (E, 3H, X): W_x over W_ax, or (E, 2H, X) at fixed depth; None where u is given
+    b_a: Array | None = None  # (E, H), with W_x
 
 
 class Result(NamedTuple):
@@ -50,89 +66,142 @@ class Result(NamedTuple):
 
 
 class Gradients(NamedTuple):
-    u: Array
+    inputs: Array | None  # of x or u
     h0: Array
     parameters: Parameters  # None where the parameter is
 
 
-class _Call:
-    """What both passes need to know of their arguments."""
+class Plan(NamedTuple):
+    """What follows from shapes alone."""
+
+    shape: Shape
+    weights: Weights
+    forward: tuple[Forward, Forward]  # scratch memory of a tile with all lanes, and with half
+    backward: tuple[Backward, Backward]
+    sums: Sums
+    members: int
+    sizes: npt.NDArray[np.int64]  # (T,)
+    starts: npt.NDArray[np.int64]  # (T + 1,): the row where each time step begins
+    tiles: int
+    expected_ns: float  # of a forward pass by one worker
+
+
+@lru_cache(maxsize=64)
+def _plan(
+    kind: int,
+    H: int,
+    Z: int,
+    X: int,
+    R: int,
+    sets: int,
+    elastic: bool,
+    lanes: int,
+    members: int,
+    batch_sizes: bytes,
+) -> Plan:
+    sizes = np.frombuffer(batch_sizes, np.int64).copy()
+    if sizes.size == 0 or sizes[-1] < 1 or (np.diff(sizes) > 0).any():
+        raise ValueError(f"batch_sizes must be positive and must not increase, got {sizes.tolist()}")
+    if 1 < sets < R:
+        raise ValueError(f"max_depth must not exceed the {sets} weight sets, got {R}")
+    s, half = (shape_of(kind, H, Z, R, sets, elastic, each, X) for each in (lanes, lanes // 2))
+    tiles = -(-int(sizes[0]) // lanes)
+    per_step = 2 * H * H + Z * (2 * H + Z) + s.G * Z + 20 * (4 * H + s.G)
+    return Plan(
+        s,
+        weights_of(s),
+        (forward_of(s), forward_of(half)),
+        (backward_of(s), backward_of(half)),
+        sums_of(s),
+        members,
+        sizes,
+        np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]),
+        tiles,
+        0.4 * members * tiles * sizes.size * R * per_step,
+    )
+
+
+@lru_cache(maxsize=64)
+def _bounds(batch_sizes: bytes, lanes: int, members: int, workers: int) -> list[int]:
+    """Where each worker's run of tasks begins, and the number of tasks. The first worker starts soonest, and gets
+    the larger part."""
+    sizes = np.frombuffer(batch_sizes, np.int64)
+    begins = np.arange(0, sizes[0], lanes)
+    steps = (sizes[:, None] > begins).sum(0)  # (tiles,): the first tiles of a packed sequence have the most
+    cost = steps * np.where(2 * (sizes[0] - begins) > lanes, 1.0, _HALF)
+    done = np.cumsum(np.tile(cost, members))  # (tasks,)
+    inner = np.searchsorted(done, done[-1] * np.arange(1, workers) / workers) + 1
+    return [0, *inner.tolist(), done.size]
+
+
+class Recurrence:
+    """Whole sequences, to be run forward and then, if wanted, backward. `forward` says what the arguments are."""
 
     def __init__(
         self,
         kind: str,
         parameters: Parameters,
-        u: Array,
+        inputs: Array,
         h0: Array,
         mask: Array | None,
         batch_sizes: Array,
+        *,
         max_depth: int,
-        with_backward: bool,
+        reverse: bool = False,
     ) -> None:
-        self.dtype = u.dtype
-        self.members, self.rows, self.width = u.shape
-        H = h0.shape[-1]
+        self.dtype, self.reverse = inputs.dtype, reverse
+        members, rows, width = inputs.shape
         Z = 0 if parameters.z1 is None else parameters.z1.shape[-1]
+        X = 0 if parameters.W_x is None else width
         sets = parameters.W_h.shape[1] if parameters.W_h.ndim == 4 else 1
         self.lanes = lanes_of(self.dtype.itemsize)
-        self.shape = shape_of(KINDS[kind], H, Z, max_depth, sets, parameters.W_ah is not None, self.lanes)
+        self.batch_sizes = batch_sizes.astype(np.int64, copy=False).tobytes()
+        self.plan = plan = _plan(
+            KINDS[kind], h0.shape[-1], Z, X, max_depth, sets, parameters.W_ah is not None, self.lanes, members,
+            self.batch_sizes,
+        )  # fmt: skip
+        self.rows = rows
+        self._check(parameters, inputs, h0, mask)
+        self.shapes = inputs.shape, h0.shape, [None if p is None else p.shape for p in parameters]
         self.none = np.empty(0, self.dtype)
-        self.sizes, self.starts = _time_steps(batch_sizes.astype(np.int64, copy=False).tobytes())
-        self._check(parameters, h0, mask)
-        self.u, self.h0 = _flat(u), _flat(h0)
-        self.mask = self.none if mask is None else _flat(mask)
-        self.masked = mask is not None
+        masks = self.none if mask is None else _flat(mask)
+        self.data = _flat(inputs), _flat(h0), masks, mask is not None, plan.sizes, plan.starts, reverse
         self.flat = [self.none if p is None else _flat(p) for p in parameters]
         self.limit = self.dtype.type(_LIMIT[self.dtype.itemsize])
-        self.weights = weights_of(self.shape)
-        self.size = self.weights.size if with_backward else self.weights.forward_size
-        self.kept, self.packed = memory.take(self.members * self.size, self.dtype)
-        kernels().pack(
-            self.shape, self.weights, with_backward, *self.flat, self.limit, self.packed, self.size
-        )  # fmt: skip
-        self.tiles = -(-int(batch_sizes[0]) // self.lanes)
-        self.tasks: int = self.members * self.tiles
+        self.kept: tuple[memory.Bytes, Array] | None = None
 
-    def _check(self, parameters: Parameters, h0: Array, mask: Array | None) -> None:
+    def _check(self, parameters: Parameters, inputs: Array, h0: Array, mask: Array | None) -> None:
         """The kernels read through bare pointers: what does not fit must not reach them."""
-        s, E = self.shape, self.members
-        check_shape("u", (self.rows, self.width), (int(self.starts[-1]), (3 if s.elastic else 2) * s.H))
+        s, E = self.plan.shape, self.plan.members
+        name = "x" if s.X else "u"
+        check_shape(name, inputs.shape[1:], (int(self.plan.starts[-1]), s.X or s.U))
         for name, state in (("h0", h0), ("mask", mask)):
             if state is not None:
-                check_shape(name, state.shape, (E, int(self.sizes[0]), s.H))
+                check_shape(name, state.shape, (E, int(self.plan.sizes[0]), s.H))
                 check_dtype(name, state, self.dtype)
-        if 1 < s.sets < s.R:
-            raise ValueError(f"max_depth must not exceed the {s.sets} weight sets, got {s.R}")
-        needed = parameter_shapes(s)
-        for name, parameter in zip(Parameters._fields, parameters, strict=True):
-            if name not in needed:
-                continue
+        for name, shape in parameter_shapes(s).items():
+            parameter = getattr(parameters, name)
             if parameter is None:
                 raise ValueError(f"{name} must be given for this kind of network, got None")
             check_dtype(name, parameter, self.dtype)
-            if parameter.size != E * math.prod(needed[name]):
-                check_shape(name, parameter.shape, (E, *needed[name]))
+            if parameter.size != E * math.prod(shape):
+                check_shape(name, parameter.shape, (E, *shape))
 
-    def workers(self, passes: float) -> int:
-        s = self.shape
-        per_step = 2 * s.H * s.H + s.Z * (2 * s.H + s.Z) + s.G * s.Z + 20 * (4 * s.H + s.G)
-        expected_ns = 0.4 * passes * self.tasks * self.sizes.size * s.R * per_step
-        if expected_ns < _ALONE_NS:
-            return 1
-        return min(torch.get_num_threads(), self.tasks)
+    def _packed(self, with_backward: bool) -> tuple[memory.Bytes, Array]:
+        plan = self.plan
+        size = plan.weights.size if with_backward else plan.weights.forward_size
+        taken = memory.take(plan.members * size, self.dtype)
+        kernels().pack(plan.shape, plan.weights, with_backward, *self.flat, self.limit, taken[1], size)
+        return taken
 
-    def bounds(self, workers: int) -> list[int]:
-        """Where each worker's run of tasks begins, and the number of tasks. The first worker starts soonest."""
-        if self.sizes[0] == self.sizes[-1] or workers == 1:
-            return [-(-self.tasks * k // workers) for k in range(workers + 1)]
-        # Samples of a packed sequence are sorted: the first tiles have the most time steps.
-        begins = self.sizes[0] * np.arange(self.tiles) // self.tiles
-        steps = (self.sizes[:, None] > begins).sum(0)  # (tiles,)
-        done = np.cumsum(np.tile(steps, self.members))  # (tasks,)
-        inner = np.searchsorted(done, done[-1] * np.arange(1, workers) / workers) + 1
-        return [0, *inner.tolist(), self.tasks]
+    def _divided(self, passes: float) -> list[int]:
+        plan = self.plan
+        workers = 1
+        if passes * plan.expected_ns >= _ALONE_NS:
+            workers = min(torch.get_num_threads(), plan.members * plan.tiles)
+        return _bounds(self.batch_sizes, self.lanes, plan.members, workers)
 
-    def run(self, bounds: list[int], scratch: int, job: Callable[[int, int, int, Array], None]) -> None:
+    def _run(self, bounds: list[int], scratch: int, job: Callable[[int, int, int, Array], None]) -> None:
         """`job(worker, first task, last task, scratch)` for every worker."""
         workers = len(bounds) - 1
         taken = [memory.take(scratch, self.dtype) for _ in range(workers)]
@@ -141,7 +210,68 @@ class _Call:
         finally:
             for raw, _ in taken:
                 memory.give(raw)
-            memory.give(self.kept)
+
+    def forward(self, *, backward_follows: bool = False) -> Result:
+        plan = self.plan
+        s, f = plan.shape, plan.forward
+        rows = plan.members, self.rows
+        out = memory.empty((*rows, s.H), self.dtype)
+        depth = memory.empty(rows, np.int64)
+        cost = memory.empty(rows, self.dtype)
+        results = out.reshape(-1), depth.reshape(-1), cost.reshape(-1)
+        raw, packed = self._packed(backward_follows)
+        kernel, size, data = kernels().forward, packed.size // plan.members, self.data
+
+        def job(worker: int, first: int, last: int, scratch: Array) -> None:
+            kernel(s, plan.weights, *f, packed, size, *data, first, last, plan.tiles, scratch, *results)
+
+        self._run(self._divided(1.0), f[0].size + 2 * s.lanes, job)
+        if backward_follows:
+            self.kept = raw, packed
+        else:
+            memory.give(raw)
+        return Result(out, depth, cost)
+
+    def backward(self, out: Array, d_out: Array, d_cost: Array | None, *, with_inputs: bool = True) -> Gradients:
+        """From `forward`'s `out` and the gradients of `out` and `cost`. Without inputs their gradient is None."""
+        plan = self.plan
+        s, f, g = plan.shape, plan.backward, plan.sums
+        for name, given in (("out", out), ("d_out", d_out)):
+            check_shape(name, given.shape, (plan.members, self.rows, s.H))
+            check_dtype(name, given, self.dtype)
+        if d_cost is not None:
+            check_dtype("d_cost", d_cost, self.dtype)
+            check_shape("d_cost", d_cost.shape, (plan.members, self.rows))
+        d_inputs = memory.empty(self.shapes[0], self.dtype) if with_inputs or s.X == 0 else None
+        d_h0 = memory.empty(self.shapes[1], self.dtype)
+        bounds = self._divided(4.0)
+        slots, firsts = _slots(tuple(bounds), plan.tiles, plan.members)
+        sums_raw, sums = memory.take(int(firsts[-1]) * g.size, self.dtype)
+        kept, self.kept = self.kept, None  # there is none when backward runs a second time
+        raw, packed = kept or self._packed(True)
+        kernel, size, data = kernels().backward, packed.size // plan.members, self.data
+        given_too = _flat(out), _flat(d_out), self.none if d_cost is None else _flat(d_cost), d_cost is not None
+        results = (
+            self.none if d_inputs is None else d_inputs.reshape(-1),
+            d_inputs is not None,
+            d_h0.reshape(-1),
+            sums,
+        )
+
+        def job(worker: int, first: int, last: int, scratch: Array) -> None:
+            kernel(
+                s, plan.weights, g, *f, packed, size, *data, first, last, plan.tiles, scratch, *given_too, *results,
+                slots[worker],
+            )  # fmt: skip
+
+        self._run(bounds, f[0].size + 3 * s.lanes, job)
+        gradients = [None if shape is None else memory.empty(shape, self.dtype) for shape in self.shapes[2]]
+        flat = [self.none if gradient is None else gradient.reshape(-1) for gradient in gradients]
+        _, _, _, alpha, _, z1, _, _, _, P, P_bar, *_ = self.flat
+        kernels().collect(s, g, firsts, sums.reshape(-1, g.size), alpha, z1, P, P_bar, self.limit, *flat)
+        memory.give(raw)
+        memory.give(sums_raw)
+        return Gradients(d_inputs, d_h0, Parameters(*gradients))  # type: ignore[arg-type]  # W_h and b are never None
 
 
 def check_shape(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
@@ -160,19 +290,10 @@ def _flat(array: Array) -> Array:
     return flat if flat.flags.writeable else flat.copy()
 
 
-@lru_cache(maxsize=32)
-def _time_steps(batch_sizes: bytes) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """The samples of each time step (T,), and the row where it begins, with the number of rows last (T + 1,)."""
-    sizes = np.frombuffer(batch_sizes, np.int64).copy()
-    if sizes.size == 0 or sizes[-1] < 1 or (np.diff(sizes) > 0).any():
-        raise ValueError(f"batch_sizes must be positive and must not increase, got {sizes.tolist()}")
-    return sizes, np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
-
-
 def forward(
     kind: str,
     parameters: Parameters,
-    u: Array,
+    inputs: Array,
     h0: Array,
     mask: Array | None,
     batch_sizes: Array,
@@ -185,36 +306,24 @@ def forward(
     Args:
         kind: the weight update, a key of `layout.KINDS`; "none" without a hypernetwork.
         parameters: see `Parameters`.
-        u: (E, N, 3H), what the input contributes: `W_x x`, then `W_ax x + b_a`; (E, N, 2H) at fixed depth. Rows
-            lie as in a `PackedSequence`.
+        inputs: x (E, N, X), where `W_x` is given; without it u (E, N, 3H), what the input contributes: `W_x x`, then
+            `W_ax x + b_a`; (E, N, 2H) at fixed depth. Rows lie as in a `PackedSequence`.
         h0: (E, B, H).
         mask: (E, B, H), factors on what the products `W_h h` and `W_ah h` read, or None.
         batch_sizes: (T,) int64, samples still running at each step; not increasing.
         max_depth: inner steps at most (exactly so many at fixed depth).
         reverse: from the last time step to the first.
     """
-    call = _Call(kind, parameters, u, h0, mask, batch_sizes, max_depth, with_backward=False)
-    s, f = call.shape, forward_of(call.shape)
-    out = memory.empty((call.members, call.rows, s.H), call.dtype)
-    depth = memory.empty((call.members, call.rows), np.int64)
-    cost = memory.empty((call.members, call.rows), call.dtype)
-    kernel = kernels().forward
-    results = out.reshape(-1), depth.reshape(-1), cost.reshape(-1)
-
-    def job(worker: int, first: int, last: int, scratch: Array) -> None:
-        kernel(
-            s, call.weights, f, call.packed, call.size, call.u, call.width, call.h0, call.mask, call.masked,
-            call.sizes, call.starts, reverse, first, last, call.tiles, scratch, *results,
-        )  # fmt: skip
-
-    call.run(call.bounds(call.workers(1.0)), f.size + 2 * s.lanes, job)
-    return Result(out, depth, cost)
+    given = Recurrence(
+        kind, parameters, inputs, h0, mask, batch_sizes, max_depth=max_depth, reverse=reverse
+    )  # fmt: skip
+    return given.forward()
 
 
 def backward(
     kind: str,
     parameters: Parameters,
-    u: Array,
+    inputs: Array,
     h0: Array,
     mask: Array | None,
     batch_sizes: Array,
@@ -226,41 +335,14 @@ def backward(
     reverse: bool = False,
 ) -> Gradients:
     """Gradients, given `forward`'s arguments, its `out`, and the gradients of `out` (E, N, H) and `cost` (E, N)."""
-    call = _Call(kind, parameters, u, h0, mask, batch_sizes, max_depth, with_backward=True)
-    s, f, g = call.shape, backward_of(call.shape), sums_of(call.shape)
-    for name, given in (("out", out), ("d_out", d_out)):
-        check_shape(name, given.shape, (call.members, call.rows, s.H))
-        check_dtype(name, given, call.dtype)
-    if d_cost is not None:
-        check_dtype("d_cost", d_cost, call.dtype)
-        check_shape("d_cost", d_cost.shape, (call.members, call.rows))
-    d_u = memory.empty(u.shape, call.dtype)
-    d_h0 = memory.empty(h0.shape, call.dtype)
-    bounds = call.bounds(call.workers(4.0))
-    slots, firsts = _slots(bounds, call.tiles, call.members)
-    kept, sums = memory.take(int(firsts[-1]) * g.size, call.dtype)
-    kernel = kernels().backward
-    states, d_states = _flat(out), _flat(d_out)
-    d_costs = call.none if d_cost is None else _flat(d_cost)
-    results = d_u.reshape(-1), d_h0.reshape(-1), sums
-
-    def job(worker: int, first: int, last: int, scratch: Array) -> None:
-        kernel(
-            s, call.weights, g, f, call.packed, call.size, call.u, call.width, call.h0, call.mask, call.masked,
-            call.sizes, call.starts, reverse, first, last, call.tiles, scratch, states, d_states, d_costs,
-            d_cost is not None, *results, slots[worker],
-        )  # fmt: skip
-
-    call.run(bounds, f.size + 3 * s.lanes, job)
-    gradients = [None if p is None else memory.empty(p.shape, call.dtype) for p in parameters]
-    flat = [call.none if gradient is None else gradient.reshape(-1) for gradient in gradients]
-    _, _, _, alpha, _, z1, _, _, _, P, P_bar, _ = call.flat
-    kernels().collect(s, g, firsts, sums.reshape(-1, g.size), alpha, z1, P, P_bar, call.limit, *flat)
-    memory.give(kept)
-    return Gradients(d_u, d_h0, Parameters(*gradients))  # type: ignore[arg-type]  # W_h and b are never None
+    given = Recurrence(
+        kind, parameters, inputs, h0, mask, batch_sizes, max_depth=max_depth, reverse=reverse
+    )  # fmt: skip
+    return given.backward(out, d_out, d_cost)
 
 
-def _slots(bounds: list[int], tiles: int, members: int) -> tuple[list[int], npt.NDArray[np.int64]]:
+@lru_cache(maxsize=64)
+def _slots(bounds: tuple[int, ...], tiles: int, members: int) -> tuple[list[int], npt.NDArray[np.int64]]:
     """Each worker's first slot of the sums, and each member's (members + 1,): who adds up what is fixed."""
     slots, firsts, slot, known = [], np.zeros(members + 1, np.int64), 0, 0
     for first, last in pairwise(bounds):

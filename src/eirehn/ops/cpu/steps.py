@@ -54,7 +54,7 @@ def spread_rows(source, start, rows, tile, place):
     """One number of `source` a row, in all lanes of it."""
     lanes = lane_count(tile)
     for i in range(rows):
-        store(tile, place + i * lanes, spread(source, start + i))
+        store(tile, place + i * lanes, spread(tile, source, start + i))
 
 
 @njit(nogil=True)
@@ -69,6 +69,22 @@ def copy_rows(tile, source, target, rows):
     lanes = lane_count(tile)
     for i in range(0, rows * lanes, lanes):
         store(tile, target + i, load(tile, source + i))
+
+
+@njit(nogil=True)
+def project(s, w, packed, o, tile, source, row, count, x, u):
+    """What the input contributes to the time step, to `u`: as given, or from the samples' inputs (kept at `x`)."""
+    lanes = lane_count(tile)
+    U = 3 * s.H if s.elastic else 2 * s.H
+    if s.X == 0:
+        rows_in(tile, u, source, row * U, U, count, U)
+        return
+    rows_in(tile, x, source, row * s.X, s.X, count, s.X)
+    product(packed, o + w.W_x, tile, x, u, U, s.X, False)
+    if s.elastic:
+        for i in range(s.H):
+            at = u + (2 * s.H + i) * lanes
+            store(tile, at, load(tile, at) + spread(tile, packed, o + w.b_a + i))
 
 
 @njit(nogil=True)
@@ -93,10 +109,10 @@ def gate(s, w, packed, o, tile, alpha_t, d_before, d, fall, r, count, cost):
     reached = zeros(tile)
     for i in range(s.H):
         at = i * lanes
-        v = spread(packed, o + w.alpha + i) * (r - 1) + load(tile, alpha_t + at) * r
+        v = spread(tile, packed, o + w.alpha + i) * (r - 1) + load(tile, alpha_t + at) * r
         v = where(v > 1.0, one, v)
-        fallen = spread(packed, o + w.e_alpha + i) * vexpm1(v)
-        gap = spread(packed, o + w.beta + i) - fallen
+        fallen = spread(tile, packed, o + w.e_alpha + i) * vexpm1(v)
+        gap = spread(tile, packed, o + w.beta + i) - fallen
         if r == 1:
             is_open = running & ((gap > 0.0) | (gap != gap))
         else:
@@ -127,13 +143,13 @@ def hyper(s, w, packed, o, tile, sgz, z, z_copy, wg, tmp):
     H2 = 2 * s.H
     product(packed, o + w.W_z, tile, sgz, tmp, s.Z, H2 + s.Z, False)
     for i in range(s.Z):
-        value = vtanh(load(tile, tmp + i * lanes) + spread(packed, o + w.b_z + i))
+        value = vtanh(load(tile, tmp + i * lanes) + spread(tile, packed, o + w.b_z + i))
         store(tile, z + i * lanes, value)
         store(tile, z_copy + i * lanes, value)
     product(packed, o + w.P, tile, z, wg, s.G, s.Z, False)
     for i in range(s.G - H2):
         at = wg + (H2 + i) * lanes
-        store(tile, at, vsigmoid(load(tile, at) + spread(packed, o + w.b_bar + i)))
+        store(tile, at, vsigmoid(load(tile, at) + spread(tile, packed, o + w.b_bar + i)))
 
 
 @njit(nogil=True)
@@ -176,8 +192,8 @@ def update(H, packed, b, tile, pre, u, first, d, h, h_new):
     half = H * lanes
     for i in range(H):
         at = i * lanes
-        residual = load(tile, pre + at) + spread(packed, b + i)
-        opening = load(tile, pre + half + at) + spread(packed, b + H + i)
+        residual = load(tile, pre + at) + spread(tile, packed, b + i)
+        opening = load(tile, pre + half + at) + spread(tile, packed, b + H + i)
         if first:
             residual = residual + load(tile, u + at)
             opening = opening + load(tile, u + half + at)

@@ -2,7 +2,8 @@
 
 Plain loops leave the choice of vectors to LLVM, which does not keep a block of sums in registers. Here a
 `Vec` is a numba type lowered to an LLVM vector; `+ - * /`, comparisons and the functions below become single
-instructions. Arrays are read and written through their data pointer, at an offset in elements, unchecked.
+instructions. A `Tile` is scratch memory that knows how wide its registers are, so that the same functions are
+compiled for two widths. Memory is read and written through bare pointers, at an offset in elements, unchecked.
 """
 
 # numba and llvmlite say little about their types, and a type checker cannot follow what `intrinsic` makes.
@@ -35,9 +36,16 @@ def lanes_of(dtype: Any) -> int:
 
 
 class Vec(types.Type):
-    def __init__(self, dtype: Any) -> None:
-        self.dtype, self.lanes = dtype, lanes_of(dtype)
-        super().__init__(name=f"Vec({dtype}, {self.lanes})")
+    def __init__(self, dtype: Any, lanes: int) -> None:
+        self.dtype, self.lanes = dtype, lanes
+        super().__init__(name=f"Vec({dtype}, {lanes})")
+
+
+class Tile(types.Type):
+    def __init__(self, dtype: Any, lanes: int) -> None:
+        self.dtype, self.lanes = dtype, lanes
+        self.vec = Vec(dtype, lanes)
+        super().__init__(name=f"Tile({dtype}, {lanes})")
 
 
 class Mask(types.Type):
@@ -58,6 +66,12 @@ def vector_ir(vec: Vec) -> Any:
 class _VecModel(models.PrimitiveModel):
     def __init__(self, dmm: Any, fe_type: Any) -> None:
         super().__init__(dmm, fe_type, vector_ir(fe_type))
+
+
+@register_model(Tile)
+class _TileModel(models.PrimitiveModel):
+    def __init__(self, dmm: Any, fe_type: Any) -> None:
+        super().__init__(dmm, fe_type, _scalar_ir(fe_type.dtype).as_pointer())
 
 
 @register_model(Mask)
@@ -126,43 +140,55 @@ _on_masks(operator.and_, lambda builder, a, b: builder.and_(a, b))
 _on_masks(operator.or_, lambda builder, a, b: builder.or_(a, b))
 
 
-def element_pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
-    data = context.make_array(array_type)(context, builder, array).data
-    return builder.gep(data, [offset], inbounds=True)
+def _data(context: Any, builder: Any, kind: Any, value: Any) -> Any:
+    return value if isinstance(kind, Tile) else context.make_array(kind)(context, builder, value).data
 
 
-def vector_pointer(context: Any, builder: Any, array_type: Any, array: Any, offset: Any) -> Any:
-    pointer = element_pointer(context, builder, array_type, array, offset)
-    return builder.bitcast(pointer, vector_ir(Vec(array_type.dtype)).as_pointer())
+def element_pointer(context: Any, builder: Any, kind: Any, memory: Any, offset: Any) -> Any:
+    """Of an array or a tile (`kind` says which)."""
+    return builder.gep(_data(context, builder, kind, memory), [offset], inbounds=True)
 
 
-def alignment(array_type: Any) -> int:
-    return 4 if array_type.dtype == types.float32 else 8
+def vector_pointer(context: Any, builder: Any, kind: Any, memory: Any, offset: Any, vec: Vec) -> Any:
+    return builder.bitcast(element_pointer(context, builder, kind, memory, offset), vector_ir(vec).as_pointer())
+
+
+def alignment(vec: Vec) -> int:
+    return 4 if vec.dtype == types.float32 else 8
+
+
+def _tile_of(share: int) -> Any:
+    def tile(typingctx: Any, array: Any) -> Any:
+        kind = Tile(array.dtype, lanes_of(array.dtype) // share)
+        return kind(array), lambda context, builder, sig, args: _data(context, builder, sig.args[0], args[0])
+
+    return tile
+
+
+whole_tile = intrinsic(_tile_of(1))
+half_tile = intrinsic(_tile_of(2))  # for a few samples: half the lanes take about half the time
 
 
 @intrinsic
-def load(typingctx: Any, array: Any, offset: Any) -> Any:
-    """The register at `array[offset : offset + lanes]`."""
-    vec = Vec(array.dtype)
+def load(typingctx: Any, tile: Any, offset: Any) -> Any:
+    """The register at `tile[offset : offset + lanes]`."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pointer = vector_pointer(context, builder, sig.args[0], *args)
-        return builder.load(pointer, align=alignment(sig.args[0]))
+        pointer = vector_pointer(context, builder, sig.args[0], *args, tile.vec)
+        return builder.load(pointer, align=alignment(tile.vec))
 
-    return vec(array, types.intp), codegen
+    return tile.vec(tile, types.intp), codegen
 
 
 @intrinsic
-def store(typingctx: Any, array: Any, offset: Any, value: Any) -> Any:
-    vec = Vec(array.dtype)
-
+def store(typingctx: Any, tile: Any, offset: Any, value: Any) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        pointer = vector_pointer(context, builder, sig.args[0], *args[:2])
-        value_ir = _as_vector(context, builder, args[2], sig.args[2], vec)
-        builder.store(value_ir, pointer, align=alignment(sig.args[0]))
+        pointer = vector_pointer(context, builder, sig.args[0], *args[:2], tile.vec)
+        value_ir = _as_vector(context, builder, args[2], sig.args[2], tile.vec)
+        builder.store(value_ir, pointer, align=alignment(tile.vec))
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, value), codegen
+    return types.void(tile, types.intp, value), codegen
 
 
 @intrinsic
@@ -186,40 +212,38 @@ def put(typingctx: Any, array: Any, offset: Any, value: Any) -> Any:
 
 
 @intrinsic
-def spread(typingctx: Any, array: Any, offset: Any) -> Any:
-    """One number of `array` in all lanes."""
-    vec = Vec(array.dtype)
+def spread(typingctx: Any, tile: Any, array: Any, offset: Any) -> Any:
+    """One number of `array` in all lanes of a register of `tile`."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return emit(builder, vec).splat(builder.load(element_pointer(context, builder, sig.args[0], *args)))
+        pointer = element_pointer(context, builder, sig.args[1], *args[1:])
+        return emit(builder, tile.vec).splat(builder.load(pointer))
 
-    return vec(array, types.intp), codegen
-
-
-@intrinsic
-def zeros(typingctx: Any, array: Any) -> Any:
-    """A register of zeros, of the array's dtype."""
-    vec = Vec(array.dtype)
-    return vec(array), lambda context, builder, sig, args: emit(builder, vec).const(0.0)
+    return tile.vec(tile, array, types.intp), codegen
 
 
 @intrinsic
-def lane_count(typingctx: Any, array: Any) -> Any:
-    lanes = lanes_of(array.dtype)
-    return types.intp(array), lambda context, builder, sig, args: context.get_constant(types.intp, lanes)
+def zeros(typingctx: Any, tile: Any) -> Any:
+    """A register of zeros."""
+    return tile.vec(tile), lambda context, builder, sig, args: emit(builder, tile.vec).const(0.0)
 
 
 @intrinsic
-def first_lanes(typingctx: Any, array: Any, count: Any) -> Any:
+def lane_count(typingctx: Any, tile: Any) -> Any:
+    return types.intp(tile), lambda context, builder, sig, args: context.get_constant(types.intp, tile.lanes)
+
+
+@intrinsic
+def first_lanes(typingctx: Any, tile: Any, count: Any) -> Any:
     """The mask of lanes 0 … count−1."""
-    lanes = lanes_of(array.dtype)
+    lanes = tile.lanes
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         integers = ir.VectorType(ir.IntType(32), lanes)
         count_ir = Emit(builder, integers).splat(builder.trunc(args[1], ir.IntType(32)))
         return builder.icmp_signed("<", ir.Constant(integers, list(range(lanes))), count_ir)
 
-    return Mask(lanes)(array, types.intp), codegen
+    return Mask(lanes)(tile, types.intp), codegen
 
 
 @intrinsic
