@@ -115,13 +115,16 @@ def test_the_plain_form_of_the_operator(name):
 def count_kernels(monkeypatch):
     """The calls of the CPU kernels from here on, by name."""
     calls = []
-    for name in ("forward", "backward"):
 
-        def counted(self, *args, name=name, original=getattr(cpu.Recurrence, name), **options):
+    def counted(name, original):
+        def call(self, *args, **options):
             calls.append(name)
             return original(self, *args, **options)
 
-        monkeypatch.setattr(cpu.Recurrence, name, counted)
+        return call
+
+    for name in ("forward", "backward"):
+        monkeypatch.setattr(cpu.Recurrence, name, counted(name, getattr(cpu.Recurrence, name)))
     return calls
 
 

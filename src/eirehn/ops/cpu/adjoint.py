@@ -5,14 +5,12 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from .layout import ADDITIVE, NONE, PRINTED, RECURSIVE, SCALING
 from .products import product
-from .vectors import get, lane_count, load, put, spread, store, where
+from .vectors import get, inner, lane_count, load, put, spread, store, where
 
 
-@njit(nogil=True)
+@inner
 def add_cost(s, f, tile, d_out, d_cost, with_cost, row, count):
     """The gradients that enter at this time step: of the output, and of the mean gate (to row `f.size + 2`)."""
     lanes = lane_count(tile)
@@ -25,7 +23,7 @@ def add_cost(s, f, tile, d_out, d_cost, with_cost, row, count):
         put(tile, f.size + 2 * lanes + lane, share)
 
 
-@njit(nogil=True)
+@inner
 def update_back(s, w, f, packed, o, tile, r, d, h, sgz, acc_b):
     """Through `h^r = g s + (1−g) h`, `g = d ĝ`, the gate d and the two activations, to `f.dpre`.
 
@@ -56,7 +54,7 @@ def update_back(s, w, f, packed, o, tile, r, d, h, sgz, acc_b):
             store(tile, f.dalpha_t + at, load(tile, f.dalpha_t + at) - dv * r)
 
 
-@njit(nogil=True)
+@inner
 def mix_back(kind, H, tile, f, first, wh, wg, h, c, a, dwh, dwg):
     """From `f.dpre` to the shared product (`dwh`), the change `[w; ḡ before its sigmoid]` (`dwg`), h, c and a.
 
@@ -110,7 +108,7 @@ def mix_back(kind, H, tile, f, first, wh, wg, h, c, a, dwh, dwg):
             store(tile, dwg + gates + i, dg + load(tile, dwg + gates + i) if first else dg)
 
 
-@njit(nogil=True)
+@inner
 def hyper_back(s, w, f, packed, o, tile, z, dwg, dzp):
     """Through `[w; ḡ] = [P; P̄] z` and `z = tanh(…)` to `[s; ĝ; z]^{r-1}`, whose gradient replaces `f.dsgz`."""
     lanes = lane_count(tile)
@@ -123,7 +121,7 @@ def hyper_back(s, w, f, packed, o, tile, z, dwg, dzp):
     product(packed, o + w.W_z_T, tile, dzp, f.dsgz, H2 + s.Z, s.Z, False)
 
 
-@njit(nogil=True)
+@inner
 def gate_back(s, w, f, packed, o, tile, masked, dat):
     """Through `α_t = sigm(W_ah h + u_a)`: its gradient before the sigmoid to `dat`, and on to the state."""
     lanes = lane_count(tile)

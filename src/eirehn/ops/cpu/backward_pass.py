@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from .adjoint import add_cost, gate_back, hyper_back, mix_back, update_back
 from .layout import BLOCK, NONE
 from .products import outer_sums, product
@@ -20,15 +18,16 @@ from .steps import (
     mix,
     open_gate,
     project,
+    rest,
     rows_in,
     rows_out,
     spread_rows,
     update,
 )
-from .vectors import get, half_tile, lane_count, lane_sum, load, put, store, whole_tile, zeros
+from .vectors import fetch_add, get, half_tile, inner, lane_count, lane_sum, load, put, store, whole_tile, zeros
 
 
-@njit(nogil=True)
+@inner
 def _again(s, w, f, packed, o, tile, masked, count, bw, bz, r_step):
     """Runs a time step from the state at `f.h`, keeping every inner step. How many there were."""
     H, H2, lanes = s.H, 2 * s.H, lane_count(tile)
@@ -68,7 +67,7 @@ def _again(s, w, f, packed, o, tile, masked, count, bw, bz, r_step):
     return s.R
 
 
-@njit(nogil=True)
+@inner
 def _back(s, w, f, packed, o, tile, masked, depth, bw, bz, r_step):
     """From the gradient at `f.dh` of the state after the time step to that of the state before it."""
     H, H2, lanes = s.H, 2 * s.H, lane_count(tile)
@@ -104,14 +103,14 @@ def _back(s, w, f, packed, o, tile, masked, depth, bw, bz, r_step):
                     store(tile, f.acc_z1 + i, total)
 
 
-@njit(nogil=True)
+@inner
 def add_masked(tile, target, value, mask, rows):
     lanes = lane_count(tile)
     for i in range(0, rows * lanes, lanes):
         store(tile, target + i, load(tile, target + i) + load(tile, value + i) * load(tile, mask + i))
 
 
-@njit(nogil=True)
+@inner
 def _row_sums(tile, source, step, count, rows, target):
     """Adds `count` entries, `step` apart, to the rows at `target`."""
     lanes = lane_count(tile)
@@ -122,7 +121,7 @@ def _row_sums(tile, source, step, count, rows, target):
         store(tile, target + i, load(tile, target + i) + total)
 
 
-@njit(nogil=True)
+@inner
 def _flush(s, g, f, tile, sums, o, n_w, n_z, n_t, r_step):
     """Turns the stash into weight gradients: `n_w` inner steps, `n_z` of them with r > 1, `n_t` time steps."""
     H, H2, Z = s.H, 2 * s.H, s.Z
@@ -149,14 +148,14 @@ def _flush(s, g, f, tile, sums, o, n_w, n_z, n_t, r_step):
             _row_sums(tile, f.dwg + H2 * lane_count(tile), f.G_step, n_z, H2, f.acc_bbar)
 
 
-@njit(nogil=True)
+@inner
 def _lane_sums(tile, source, rows, sums, target):
     lanes = lane_count(tile)
     for i in range(rows):
         put(sums, target + i, get(sums, target + i) + lane_sum(load(tile, source + i * lanes)))
 
 
-@njit(nogil=True)
+@inner
 def _finish(s, g, f, tile, sums, o):
     _lane_sums(tile, f.acc_b, s.sets * 2 * s.H, sums, o + g.b)
     if s.elastic:
@@ -171,7 +170,7 @@ def _finish(s, g, f, tile, sums, o):
         _lane_sums(tile, f.acc_bbar, 2 * s.H, sums, o + g.b_bar)
 
 
-@njit(nogil=True)
+@inner
 def _state_before(s, f, tile, e, t, begin, count, known, reverse, sizes, starts, N, h0, out):
     """The states this time step began with: those of the step before it, and first ones (`known` and on)."""
     B, H = sizes[0], s.H
@@ -182,10 +181,10 @@ def _state_before(s, f, tile, e, t, begin, count, known, reverse, sizes, starts,
         rows_in(tile, f.h + known, h0, (e * B + begin + known) * H, H, count - known, H)
 
 
-@njit(nogil=True)
+@inner
 def _sequence(
-    s, w, g, f, packed, o, tile, mask, masked, reverse, e, begin, end, inputs, h0, sizes, starts, out, d_out, d_cost,
-    with_cost, d_inputs, with_inputs, d_h0, sums, slot,
+    s, w, g, f, packed, o, tile, mask, masked, reverse, e, begin, end, inputs, h0, sizes, starts, out, d_out,
+    d_cost, with_cost, d_inputs, with_inputs, d_h0, sums, slot,
 ):  # fmt: skip
     """Samples `begin` … `end − 1` of member e."""
     T, B, N, H, lanes = sizes.size, sizes[0], starts[sizes.size], s.H, lane_count(tile)
@@ -245,26 +244,31 @@ def _sequence(
 
 
 def backward(
-    s, w, g, f, half_f, packed, size, inputs, h0, mask, masked, sizes, starts, reverse, first_task, last_task, tiles,
-    scratch, out, d_out, d_cost, with_cost, d_inputs, with_inputs, d_h0, sums, first_slot,
+    s, w, g, f, half_f, packed, size, inputs, h0, mask, masked, sizes, starts, reverse, members, parts, progress,
+    patience, scratch, out, d_out, d_cost, with_cost, d_inputs, with_inputs, d_h0, sums,
 ):  # fmt: skip
-    """As `forward_pass.forward`. Adds to the slots of `sums` (flat) from `first_slot` on, one for each member."""
+    """As `forward_pass.forward`. Part k of member e adds to its own place in `sums` (members, parts, ·)."""
     B, whole = sizes[0], whole_tile(scratch)
     lanes = lane_count(whole)
-    for task in range(first_task, last_task):
-        e, k = task // tiles, task % tiles
-        slot = (first_slot + e - first_task // tiles) * g.size
-        if task == first_task or k == 0:
-            fill(sums, slot, g.size, 0.0)
-        begin, o = k * lanes, e * size
-        end = min(B, begin + lanes)
-        if 2 * (end - begin) > lanes:
-            _sequence(
-                s, w, g, f, packed, o, whole, mask, masked, reverse, e, begin, end, inputs, h0, sizes, starts, out,
-                d_out, d_cost, with_cost, d_inputs, with_inputs, d_h0, sums, slot,
-            )  # fmt: skip
-        else:
-            _sequence(
-                s, w, g, half_f, packed, o, half_tile(scratch), mask, masked, reverse, e, begin, end, inputs, h0,
-                sizes, starts, out, d_out, d_cost, with_cost, d_inputs, with_inputs, d_h0, sums, slot,
-            )  # fmt: skip
+    tiles = (B + lanes - 1) // lanes
+    while True:
+        part = fetch_add(progress, 0)
+        if part >= members * parts:
+            break
+        e, part = part % members, part // members
+        slot, o = (e * parts + part) * g.size, e * size
+        fill(sums, slot, g.size, 0.0)
+        for k in range(tiles * part // parts, tiles * (part + 1) // parts):
+            begin, end = k * lanes, min(B, (k + 1) * lanes)
+            if 2 * (end - begin) > lanes:
+                _sequence(
+                    s, w, g, f, packed, o, whole, mask, masked, reverse, e, begin, end, inputs, h0, sizes, starts,
+                    out, d_out, d_cost, with_cost, d_inputs, with_inputs, d_h0, sums, slot,
+                )  # fmt: skip
+            else:
+                _sequence(
+                    s, w, g, half_f, packed, o, half_tile(scratch), mask, masked, reverse, e, begin, end, inputs,
+                    h0, sizes, starts, out, d_out, d_cost, with_cost, d_inputs, with_inputs, d_h0, sums, slot,
+                )  # fmt: skip
+        fetch_add(progress, 1)
+    rest(progress, members * parts, patience)

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from .layout import BLOCK, NONE
 from .products import product
 from .steps import (
@@ -18,15 +16,16 @@ from .steps import (
     mix,
     open_gate,
     project,
+    rest,
     rows_in,
     rows_out,
     spread_rows,
     update,
 )
-from .vectors import get, half_tile, lane_count, put, whole_tile
+from .vectors import fetch_add, get, half_tile, inner, lane_count, put, whole_tile
 
 
-@njit(nogil=True)
+@inner
 def time_step(s, w, f, packed, o, tile, masked, count, cost):
     """All inner steps of one time step, on the state at `f.h`."""
     H, H2, lanes = s.H, 2 * s.H, lane_count(tile)
@@ -57,7 +56,7 @@ def time_step(s, w, f, packed, o, tile, masked, count, cost):
         update(H, packed, o + w.b + own * H2, tile, f.sgz, f.u, r == 1, f.d, f.h, f.h)
 
 
-@njit(nogil=True)
+@inner
 def _write(s, tile, f, cost, row, count, out, depth, costs):
     lanes = lane_count(tile)
     rows_out(tile, f.h, out, row * s.H, s.H, count, s.H)
@@ -70,7 +69,7 @@ def _write(s, tile, f, cost, row, count, out, depth, costs):
             put(costs, row + lane, s.R)
 
 
-@njit(nogil=True)
+@inner
 def _sequence(
     s, w, f, packed, o, tile, e, begin, end, inputs, h0, mask, masked, sizes, starts, reverse, out, depth, costs
 ):  # fmt: skip
@@ -97,27 +96,36 @@ def _sequence(
 
 
 def forward(
-    s, w, f, half_f, packed, size, inputs, h0, mask, masked, sizes, starts, reverse, first_task, last_task, tiles,
-    scratch, out, depth, costs,
+    s, w, f, half_f, packed, size, inputs, h0, mask, masked, sizes, starts, reverse, members, parts, progress,
+    patience, scratch, out, depth, costs,
 ):  # fmt: skip
-    """Tasks `first_task` … `last_task − 1`; task k is tile `k % tiles` of member `k // tiles`.
+    """Takes part after part of the work until there is none left; all workers do so at the same time.
 
-    `starts` (T + 1,): the row where each time step begins. `scratch`: one worker's memory, which lies as `f` says, or
-    `half_f` for a tile of half the lanes.
+    Part k is part `k // members` of `parts` of the tiles of member `k % members`: the longest samples come first,
+    and tiles of half the lanes last. `progress` counts parts begun and parts done; see `rest`. `starts` (T + 1,):
+    the row where each time step begins. `scratch`: one worker's memory, which lies as `f` says, or `half_f` for a
+    tile of half the lanes.
     """
     B, whole = sizes[0], whole_tile(scratch)
     lanes = lane_count(whole)
-    for task in range(first_task, last_task):
-        e, begin = task // tiles, task % tiles * lanes
-        end = min(B, begin + lanes)
+    tiles = (B + lanes - 1) // lanes
+    while True:
+        part = fetch_add(progress, 0)
+        if part >= members * parts:
+            break
+        e, part = part % members, part // members
         o = e * size
-        if 2 * (end - begin) > lanes:
-            _sequence(
-                s, w, f, packed, o, whole, e, begin, end, inputs, h0, mask, masked, sizes, starts, reverse, out,
-                depth, costs,
-            )  # fmt: skip
-        else:
-            _sequence(
-                s, w, half_f, packed, o, half_tile(scratch), e, begin, end, inputs, h0, mask, masked, sizes, starts,
-                reverse, out, depth, costs,
-            )  # fmt: skip
+        for k in range(tiles * part // parts, tiles * (part + 1) // parts):
+            begin, end = k * lanes, min(B, (k + 1) * lanes)
+            if 2 * (end - begin) > lanes:
+                _sequence(
+                    s, w, f, packed, o, whole, e, begin, end, inputs, h0, mask, masked, sizes, starts, reverse, out,
+                    depth, costs,
+                )  # fmt: skip
+            else:
+                _sequence(
+                    s, w, half_f, packed, o, half_tile(scratch), e, begin, end, inputs, h0, mask, masked, sizes,
+                    starts, reverse, out, depth, costs,
+                )  # fmt: skip
+        fetch_add(progress, 1)
+    rest(progress, members * parts, patience)

@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import math
 
-from numba import njit
-
 from .layout import BLOCK, PRINTED, RECURSIVE
-from .vectors import get, put
+from .vectors import get, inner, put
 
 
-@njit(nogil=True)
+@inner
 def _panel(source, start, row_step, column_step, rows, columns, target, place, width, row, column):
     """A matrix as a part, from (row, column) on, of one that lies in panels of BLOCK rows and `width` columns."""
     for i in range(rows):
@@ -23,13 +21,13 @@ def _panel(source, start, row_step, column_step, rows, columns, target, place, w
             put(target, to + k * BLOCK, get(source, start + i * row_step + k * column_step))
 
 
-@njit(nogil=True)
+@inner
 def _copy(source, start, count, target, place):
     for i in range(count):
         put(target, place + i, get(source, start + i))
 
 
-@njit(nogil=True)
+@inner
 def _first_step(s, w, e, z1, P, P_bar, b_bar, packed, o):
     """`P z¹` and `sigm(P̄ z¹ + b̄)`, the same for all samples and time steps."""
     H2, Z = 2 * s.H, s.Z
@@ -97,7 +95,7 @@ def pack(
         _first_step(s, w, e, z1, P, P_bar, b_bar, packed, o)
 
 
-@njit(nogil=True)
+@inner
 def _blocks(sums, start, columns, row, column, rows, width, target, place):
     """A part, from (row, column) on, of a matrix that lies in blocks, as plain rows."""
     across = (columns + BLOCK - 1) // BLOCK
@@ -109,7 +107,7 @@ def _blocks(sums, start, columns, row, column, rows, width, target, place):
             put(target, place + i * width + k, value)
 
 
-@njit(nogil=True)
+@inner
 def _through_first_step(s, g, e, z1, P, P_bar, sums, d_z1, d_P, d_P_bar, d_b_bar):
     """The gradient at `P z¹` and `P̄ z¹ + b̄`, summed over samples and steps, on to `z¹, P, P̄` and `b̄`."""
     H2, Z = 2 * s.H, s.Z
@@ -131,20 +129,20 @@ def _through_first_step(s, g, e, z1, P, P_bar, sums, d_z1, d_P, d_P_bar, d_b_bar
 
 
 def collect(
-    s, g, firsts, sums, alpha, z1, P, P_bar, limit,
+    s, g, sums, alpha, z1, P, P_bar, limit,
     d_W_h, d_b, d_W_ah, d_alpha, d_beta, d_z1, d_W_zs, d_W_z, d_b_z, d_P, d_P_bar, d_b_bar,
     d_W_x, d_b_a,
 ):  # fmt: skip
-    """Adds each member's sums, in the order of workers, and writes its gradients.
+    """Adds the parts of each member's `sums` (members, parts, size), in order, and writes its gradients.
 
-    `sums` (slots, size): member e has slots `firsts[e]` to `firsts[e + 1]`. The first of them is overwritten.
+    The first part is overwritten.
     """
     H, Z, G = s.H, s.Z, s.G
     H2, size = 2 * H, g.size
-    for e in range(firsts.size - 1):
-        total = sums[firsts[e]]
-        for slot in range(firsts[e] + 1, firsts[e + 1]):
-            part = sums[slot]
+    for e in range(sums.shape[0]):
+        total = sums[e, 0]
+        for number in range(1, sums.shape[1]):
+            part = sums[e, number]
             for k in range(size):
                 total[k] += part[k]
         block = (H2 + BLOCK - 1) // BLOCK * BLOCK * ((H + BLOCK - 1) // BLOCK * BLOCK)

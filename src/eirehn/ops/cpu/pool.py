@@ -57,20 +57,19 @@ def _enough(threads: int) -> bool:
     return True
 
 
-def run(jobs: list[Job]) -> None:
-    """Runs all jobs, the first in the calling thread, and returns when all have ended."""
-    if len(jobs) == 1 or not _enough(len(jobs) - 1):
-        for job in jobs:
-            job()
+def run(job: Job, helping: list[Job], done: Callable[[], bool]) -> None:
+    """Runs `job` here, the `helping` ones in other threads, and returns when the work they share is `done`.
+
+    A thread that comes too late to help is not waited for: its job must find that there is nothing left to do.
+    """
+    if not helping or not _enough(len(helping)):
+        job()
         return
     ends: Ends = SimpleQueue()
-    for job in jobs[1:]:
-        _jobs.put((job, ends))
-    try:
-        jobs[0]()
-    finally:
-        # Not before the others have ended may the caller let go of the memory they write to.
-        errors = [ends.get() for _ in jobs[1:]]
-    for error in errors:
+    for each in helping:
+        _jobs.put((each, ends))
+    job()
+    while not done():
+        error = ends.get()
         if error is not None:
             raise error

@@ -12,12 +12,11 @@ from __future__ import annotations
 from typing import Any
 
 from llvmlite import ir
-from numba import njit
 from numba.core import types
 from numba.extending import intrinsic
 
 from .layout import BLOCK
-from .vectors import Loop, alignment, element_pointer, emit, intp, lane_count, vector_ir, vector_pointer
+from .vectors import Loop, alignment, element_pointer, emit, inner, intp, lane_count, vector_ir, vector_pointer
 
 
 def _panel_codegen(panels: int) -> Any:
@@ -80,7 +79,7 @@ _one_panel = _panel_intrinsic(1)
 _two_panels = _panel_intrinsic(2)
 
 
-@njit(nogil=True)
+@inner
 def product(weights, w, tile, x, y, rows, depth, accumulate):
     """`Y = W X`, or `Y += W X`: X is `depth` rows at `tile[x]`, Y `rows` rows at `tile[y]`, rounded up to panels.
 
@@ -146,7 +145,7 @@ def _outer_block(
     return types.void(tile, n, n, n, n, n, sums, n), codegen
 
 
-@njit(nogil=True)
+@inner
 def outer_sums(tile, a, a_step, a_rows, b, b_step, b_rows, count, sums, target):
     """Adds `Σ A Bᵀ` over lanes and `count` entries, `a_step` and `b_step` apart, to `sums[target]`.
 

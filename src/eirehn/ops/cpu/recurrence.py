@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,7 +31,8 @@ from .layout import (
 Array = npt.NDArray[Any]
 
 _LIMIT = {4: 87.0, 8: 708.0}  # of α, as in `cells.gate`
-_HALF = 0.6  # the time of a tile of half the lanes, of that of a whole one
+_PATIENCE = 50_000  # looks at what other workers do before going to sleep: some 50 µs
+_SUMS = 1 << 20  # elements: above, workers take several tiles at a time, to keep fewer sums
 _ALONE_NS = 60_000.0  # less work than this is done before a second thread would have begun
 
 
@@ -121,19 +121,6 @@ def _plan(
     )
 
 
-@lru_cache(maxsize=64)
-def _bounds(batch_sizes: bytes, lanes: int, members: int, workers: int) -> list[int]:
-    """Where each worker's run of tasks begins, and the number of tasks. The first worker starts soonest, and gets
-    the larger part."""
-    sizes = np.frombuffer(batch_sizes, np.int64)
-    begins = np.arange(0, sizes[0], lanes)
-    steps = (sizes[:, None] > begins).sum(0)  # (tiles,): the first tiles of a packed sequence have the most
-    cost = steps * np.where(2 * (sizes[0] - begins) > lanes, 1.0, _HALF)
-    done = np.cumsum(np.tile(cost, members))  # (tasks,)
-    inner = np.searchsorted(done, done[-1] * np.arange(1, workers) / workers) + 1
-    return [0, *inner.tolist(), done.size]
-
-
 class Recurrence:
     """Whole sequences, to be run forward and then, if wanted, backward. `forward` says what the arguments are."""
 
@@ -194,22 +181,27 @@ class Recurrence:
         kernels().pack(plan.shape, plan.weights, with_backward, *self.flat, self.limit, taken[1], size)
         return taken
 
-    def _divided(self, passes: float) -> list[int]:
+    def _workers(self, passes: float) -> int:
         plan = self.plan
-        workers = 1
-        if passes * plan.expected_ns >= _ALONE_NS:
-            workers = min(torch.get_num_threads(), plan.members * plan.tiles)
-        return _bounds(self.batch_sizes, self.lanes, plan.members, workers)
+        if passes * plan.expected_ns < _ALONE_NS:
+            return 1
+        return min(torch.get_num_threads(), plan.members * plan.tiles)
 
-    def _run(self, bounds: list[int], scratch: int, job: Callable[[int, int, int, Array], None]) -> None:
-        """`job(worker, first task, last task, scratch)` for every worker."""
-        workers = len(bounds) - 1
+    def _run(self, workers: int, parts: int, scratch: int, kernel: Callable[..., None]) -> None:
+        """`kernel(members, parts, progress, patience, scratch)` by every worker."""
+        total, progress = self.plan.members * parts, np.zeros(2, np.int64)
         taken = [memory.take(scratch, self.dtype) for _ in range(workers)]
-        try:
-            pool.run([partial(job, k, bounds[k], bounds[k + 1], taken[k][1]) for k in range(workers)])
-        finally:
-            for raw, _ in taken:
-                memory.give(raw)
+
+        def own() -> None:
+            kernel(self.plan.members, parts, progress, _PATIENCE if workers > 1 else 0, taken[0][1])
+
+        def help_with(number: int) -> None:
+            if progress[0] < total:
+                kernel(self.plan.members, parts, progress, 0, taken[number][1])
+
+        pool.run(own, [partial(help_with, each) for each in range(1, workers)], lambda: bool(progress[1] >= total))
+        for raw, _ in taken:
+            memory.give(raw)
 
     def forward(self, *, backward_follows: bool = False) -> Result:
         plan = self.plan
@@ -222,10 +214,10 @@ class Recurrence:
         raw, packed = self._packed(backward_follows)
         kernel, size, data = kernels().forward, packed.size // plan.members, self.data
 
-        def job(worker: int, first: int, last: int, scratch: Array) -> None:
-            kernel(s, plan.weights, *f, packed, size, *data, first, last, plan.tiles, scratch, *results)
+        def take_part(*work: Any) -> None:
+            kernel(s, plan.weights, *f, packed, size, *data, *work, *results)
 
-        self._run(self._divided(1.0), f[0].size + 2 * s.lanes, job)
+        self._run(self._workers(1.0), plan.tiles, f[0].size + 2 * s.lanes, take_part)
         if backward_follows:
             self.kept = raw, packed
         else:
@@ -244,9 +236,9 @@ class Recurrence:
             check_shape("d_cost", d_cost.shape, (plan.members, self.rows))
         d_inputs = memory.empty(self.shapes[0], self.dtype) if with_inputs or s.X == 0 else None
         d_h0 = memory.empty(self.shapes[1], self.dtype)
-        bounds = self._divided(4.0)
-        slots, firsts = _slots(tuple(bounds), plan.tiles, plan.members)
-        sums_raw, sums = memory.take(int(firsts[-1]) * g.size, self.dtype)
+        workers = self._workers(4.0)
+        parts = min(plan.tiles, max(-(-workers // plan.members), _SUMS // (plan.members * g.size)))
+        sums_raw, sums = memory.take(plan.members * parts * g.size, self.dtype)
         kept, self.kept = self.kept, None  # there is none when backward runs a second time
         raw, packed = kept or self._packed(True)
         kernel, size, data = kernels().backward, packed.size // plan.members, self.data
@@ -258,17 +250,14 @@ class Recurrence:
             sums,
         )
 
-        def job(worker: int, first: int, last: int, scratch: Array) -> None:
-            kernel(
-                s, plan.weights, g, *f, packed, size, *data, first, last, plan.tiles, scratch, *given_too, *results,
-                slots[worker],
-            )  # fmt: skip
+        def take_part(*work: Any) -> None:
+            kernel(s, plan.weights, g, *f, packed, size, *data, *work, *given_too, *results)
 
-        self._run(bounds, f[0].size + 3 * s.lanes, job)
+        self._run(workers, parts, f[0].size + 3 * s.lanes, take_part)
         gradients = [None if shape is None else memory.empty(shape, self.dtype) for shape in self.shapes[2]]
         flat = [self.none if gradient is None else gradient.reshape(-1) for gradient in gradients]
         _, _, _, alpha, _, z1, _, _, _, P, P_bar, *_ = self.flat
-        kernels().collect(s, g, firsts, sums.reshape(-1, g.size), alpha, z1, P, P_bar, self.limit, *flat)
+        kernels().collect(s, g, sums.reshape(plan.members, parts, g.size), alpha, z1, P, P_bar, self.limit, *flat)
         memory.give(raw)
         memory.give(sums_raw)
         return Gradients(d_inputs, d_h0, Parameters(*gradients))  # type: ignore[arg-type]  # W_h and b are never None
@@ -306,8 +295,8 @@ def forward(
     Args:
         kind: the weight update, a key of `layout.KINDS`; "none" without a hypernetwork.
         parameters: see `Parameters`.
-        inputs: x (E, N, X), where `W_x` is given; without it u (E, N, 3H), what the input contributes: `W_x x`, then
-            `W_ax x + b_a`; (E, N, 2H) at fixed depth. Rows lie as in a `PackedSequence`.
+        inputs: x (E, N, X), where `W_x` is given; without it u (E, N, 3H), what the input contributes: `W_x x`,
+            then `W_ax x + b_a`; (E, N, 2H) at fixed depth. Rows lie as in a `PackedSequence`.
         h0: (E, B, H).
         mask: (E, B, H), factors on what the products `W_h h` and `W_ah h` read, or None.
         batch_sizes: (T,) int64, samples still running at each step; not increasing.
@@ -339,18 +328,3 @@ def backward(
         kind, parameters, inputs, h0, mask, batch_sizes, max_depth=max_depth, reverse=reverse
     )  # fmt: skip
     return given.backward(out, d_out, d_cost)
-
-
-@lru_cache(maxsize=64)
-def _slots(bounds: tuple[int, ...], tiles: int, members: int) -> tuple[list[int], npt.NDArray[np.int64]]:
-    """Each worker's first slot of the sums, and each member's (members + 1,): who adds up what is fixed."""
-    slots, firsts, slot, known = [], np.zeros(members + 1, np.int64), 0, 0
-    for first, last in pairwise(bounds):
-        slots.append(slot)
-        for member in range(first // tiles, (last - 1) // tiles + 1) if last > first else ():
-            if member == known:
-                firsts[member] = slot
-                known += 1
-            slot += 1
-    firsts[members] = slot
-    return slots, firsts

@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
-from numba import njit
-
 from .layout import ADDITIVE, NONE, PRINTED, RECURSIVE, SCALING
 from .products import product
 from .vectors import (
     any_lane,
+    fetch,
     first_lanes,
     get,
+    inner,
     lane_count,
     load,
     put,
@@ -26,7 +26,14 @@ from .vectors import (
 )
 
 
-@njit(nogil=True)
+@inner
+def rest(progress, parts, patience):
+    """Waits a little for other workers to end: to be woken up takes longer than most of them still need."""
+    while patience > 0 and fetch(progress, 1) < parts:
+        patience -= 1
+
+
+@inner
 def rows_in(tile, place, source, start, width, count, rows):
     """The samples' vectors (`count` rows of `width` in `source`) into the lanes; `rows` numbers of each."""
     lanes = lane_count(tile)
@@ -35,7 +42,7 @@ def rows_in(tile, place, source, start, width, count, rows):
             put(tile, place + i * lanes + lane, get(source, start + lane * width + i))
 
 
-@njit(nogil=True)
+@inner
 def rows_out(tile, place, target, start, width, count, rows):
     lanes = lane_count(tile)
     for lane in range(count):
@@ -43,13 +50,13 @@ def rows_out(tile, place, target, start, width, count, rows):
             put(target, start + lane * width + i, get(tile, place + i * lanes + lane))
 
 
-@njit(nogil=True)
+@inner
 def fill(tile, place, count, value):
     for k in range(place, place + count):
         put(tile, k, value)
 
 
-@njit(nogil=True)
+@inner
 def spread_rows(source, start, rows, tile, place):
     """One number of `source` a row, in all lanes of it."""
     lanes = lane_count(tile)
@@ -57,21 +64,21 @@ def spread_rows(source, start, rows, tile, place):
         store(tile, place + i * lanes, spread(tile, source, start + i))
 
 
-@njit(nogil=True)
+@inner
 def masked_rows(tile, h, mask, target, rows):
     lanes = lane_count(tile)
     for i in range(0, rows * lanes, lanes):
         store(tile, target + i, load(tile, h + i) * load(tile, mask + i))
 
 
-@njit(nogil=True)
+@inner
 def copy_rows(tile, source, target, rows):
     lanes = lane_count(tile)
     for i in range(0, rows * lanes, lanes):
         store(tile, target + i, load(tile, source + i))
 
 
-@njit(nogil=True)
+@inner
 def project(s, w, packed, o, tile, source, row, count, x, u):
     """What the input contributes to the time step, to `u`: as given, or from the samples' inputs (kept at `x`)."""
     lanes = lane_count(tile)
@@ -87,7 +94,7 @@ def project(s, w, packed, o, tile, source, row, count, x, u):
             store(tile, at, load(tile, at) + spread(tile, packed, o + w.b_a + i))
 
 
-@njit(nogil=True)
+@inner
 def local_decay(s, w, packed, o, tile, hm, u_a, alpha_t):
     """`α_t = sigm(W_ah h + u_a)`."""
     product(packed, o + w.W_ah, tile, hm, alpha_t, s.H, s.H, False)
@@ -96,7 +103,7 @@ def local_decay(s, w, packed, o, tile, hm, u_a, alpha_t):
         store(tile, alpha_t + i, vsigmoid(load(tile, alpha_t + i) + load(tile, u_a + i)))
 
 
-@njit(nogil=True)
+@inner
 def gate(s, w, packed, o, tile, alpha_t, d_before, d, fall, r, count, cost):
     """`d^r = max(β − fall, 0)`; adds its units up at `cost`. Whether any unit of any sample is open.
 
@@ -127,7 +134,7 @@ def gate(s, w, packed, o, tile, alpha_t, d_before, d, fall, r, count, cost):
     return any_lane(reached > 0.0)
 
 
-@njit(nogil=True)
+@inner
 def open_gate(s, tile, d, count):
     """`d = 1` for every sample of the tile: networks of fixed depth."""
     lanes = lane_count(tile)
@@ -136,7 +143,7 @@ def open_gate(s, tile, d, count):
         store(tile, d + i, value)
 
 
-@njit(nogil=True)
+@inner
 def hyper(s, w, packed, o, tile, sgz, z, z_copy, wg, tmp):
     """`z^r` from `[s; ĝ; z]^{r-1}`, to two places, then `w = P z` and `ḡ = sigm(P̄ z + b̄)`. For r > 1."""
     lanes = lane_count(tile)
@@ -152,7 +159,7 @@ def hyper(s, w, packed, o, tile, sgz, z, z_copy, wg, tmp):
         store(tile, at, vsigmoid(load(tile, at) + spread(tile, packed, o + w.b_bar + i)))
 
 
-@njit(nogil=True)
+@inner
 def mix(kind, H, tile, wh, wg, h, c, c_new, a, a_new, pre):
     """`W^r h`, from the shared product `wh`, the change `wg = [w; ḡ]` and what is carried from step to step."""
     lanes = lane_count(tile)
@@ -185,7 +192,7 @@ def mix(kind, H, tile, wh, wg, h, c, c_new, a, a_new, pre):
             store(tile, pre + i, (1.0 + change) * Wh)
 
 
-@njit(nogil=True)
+@inner
 def update(H, packed, b, tile, pre, u, first, d, h, h_new):
     """`pre` becomes `[s; ĝ]`; then `h ← g s + (1 − g) h` with `g = d ĝ`. A shut unit keeps its bits."""
     lanes = lane_count(tile)

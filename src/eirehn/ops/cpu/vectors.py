@@ -16,11 +16,15 @@ from typing import Any
 
 import llvmlite.binding as llvm
 from llvmlite import ir
+from numba import njit
 from numba.core import types
 from numba.core.typing import templates
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
 from .functions import Emit, exp, expm1, sigmoid, tanh
+
+# For functions that only other compiled ones call: those that Python could call too take longer to compile.
+inner = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
 def _register_bytes() -> int:
@@ -209,6 +213,27 @@ def put(typingctx: Any, array: Any, offset: Any, value: Any) -> Any:
         return context.get_dummy_value()
 
     return types.void(array, types.intp, value), codegen
+
+
+@intrinsic
+def fetch_add(typingctx: Any, array: Any, offset: Any) -> Any:
+    """Adds 1 to `array[offset]` at once for all threads, and says what it was before."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        pointer = element_pointer(context, builder, sig.args[0], *args)
+        return builder.atomic_rmw("add", pointer, ir.Constant(pointer.type.pointee, 1), "acq_rel")
+
+    return array.dtype(array, types.intp), codegen
+
+
+@intrinsic
+def fetch(typingctx: Any, array: Any, offset: Any) -> Any:
+    """`array[offset]` as other threads have left it."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.load_atomic(element_pointer(context, builder, sig.args[0], *args), "acquire", 8)
+
+    return array.dtype(array, types.intp), codegen
 
 
 @intrinsic
