@@ -7,9 +7,12 @@ import os
 import subprocess
 import sys
 import textwrap
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +22,7 @@ from torch import Tensor
 
 from eirehn.cells import EIREHNCell, RecurrentCell, RHNCell, SREHNCell, SRHNCell
 from eirehn.ops import cpu
-from eirehn.ops.cpu import memory
+from eirehn.ops.cpu import memory, pool
 from eirehn.ops.fused import weights_of
 from eirehn.ops.reference import scan
 
@@ -338,6 +341,21 @@ def test_two_python_threads_at_once() -> None:
     with ThreadPoolExecutor(4) as executor:
         runs = [executor.submit(everything, problem) for _ in range(24)]
         assert all(run.result() == expected for run in runs)
+
+
+def test_threads_that_come_too_late_are_not_waited_for() -> None:
+    problem = cast(make_problem("printed", H=20, sizes=[40] * 9, depth=6), torch.float32)
+    expected, busy, threads = everything(problem), threading.Event(), torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        for _ in range(pool._threads + 4):
+            pool._jobs.put((partial(busy.wait, 60), SimpleQueue()))  # type: ignore[arg-type]
+        with ThreadPoolExecutor(1) as executor:
+            assert executor.submit(everything, problem).result(30) == expected
+    finally:
+        busy.set()
+        torch.set_num_threads(threads)
+    assert everything(problem) == expected
 
 
 def in_new_python(script: str, **environment: str) -> str:
