@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..models import Network
+from ..models import FIXED, Network
 from ..training.optimisation import Optimisation
 from ..training.recipe import Recipe
 
@@ -71,4 +71,6 @@ def network(kind: str, size: int) -> Recipe:
 
 def _recipe(kind: str, size: int, *, suffix: str = "", **options: Any) -> Recipe:
     name = f"synthetic-{NAMES.get(kind, kind.lower())}-{size}{suffix}"
+    if kind in FIXED:
+        options["start"] = {"gate_bias": 0.0}  # on validation data better than their authors' −2, and stabler
     return Recipe(name=name, network=Network(kind, size, **options), optimisation=PAPER)
