@@ -455,6 +455,23 @@ def test_initial_values_are_arguments():
         assert (cell.b_bar == 2.0).all()
 
 
+def test_scales_of_initial_values():
+    """Each multiplies its own part of the same draws, and nothing else."""
+    scales = {"input_scale": 30.0, "gate_scale": 6.0, "change_scale": 0.3, "update_scale": 3.0}
+    plain, scaled = eirehn.EIREHN(2, 3), eirehn.EIREHN(2, 3)
+    for layer, factors in ((plain, {}), (scaled, scales)):
+        torch.manual_seed(0)
+        layer.reset_parameters(**factors)
+    one, other = plain.cells[0], scaled.cells[0]
+    parts = {"W_x": 30.0, "P": 0.3, "P_bar": 3.0}
+    for name, value in one.named_parameters():
+        if name == "W_h":
+            torch.testing.assert_close(other.W_h[:3], value[:3], rtol=0, atol=0)
+            torch.testing.assert_close(other.W_h[3:], 6.0 * value[3:])
+        else:
+            torch.testing.assert_close(getattr(other, name), parts.get(name, 1.0) * value)
+
+
 @pytest.mark.parametrize("name", [name for name in ELASTIC if name != "EIREHN-none"])
 def test_the_default_start_is_alive_and_every_parameter_learns(name):
     kind, options = SYSTEMS[name]
@@ -483,7 +500,9 @@ def test_rhn_starts_with_closed_transform_gates():
 def test_a_refused_reset_changes_nothing():
     layer = eirehn.EIREHN(2, 3)
     before = copy.deepcopy(layer.state_dict())
-    for wrong in ({"alpha": 0.0}, {"decay_scale": -1.0}, {"update_bias": float("nan")}, {"beta_hat": float("inf")}):
+    scales = ("decay_scale", "input_scale", "gate_scale", "change_scale", "update_scale")
+    wrongs = [{"alpha": 0.0}, {"update_bias": float("nan")}, {"beta_hat": float("inf")}]
+    for wrong in wrongs + [{scale: -1.0} for scale in scales]:
         with pytest.raises(ValueError, match=next(iter(wrong))):
             layer.reset_parameters(**wrong)
     assert all(torch.equal(before[key], value) for key, value in layer.state_dict().items())

@@ -3,8 +3,9 @@ import time
 
 import numpy as np
 import pytest
+import torch
 
-from eirehn.data.synthetic import synthetic
+from eirehn.data.synthetic import SyntheticData, synthetic, turned
 
 
 def by_hand(seed, count, steps, max_depth, theta):
@@ -73,3 +74,40 @@ def test_ten_thousand_sequences_take_less_than_a_second():
 def test_wrong_arguments(options, error):
     with pytest.raises(error):
         synthetic(**options)
+
+
+def test_quarter_turns_are_exact():
+    x = torch.tensor([[[1.0, 2.0]]]).expand(4, 1, 2)
+    expected = torch.tensor([[1.0, 2.0], [-2.0, 1.0], [-1.0, -2.0], [2.0, -1.0]])[:, None]
+    assert torch.equal(turned(x, torch.arange(4)), expected)
+
+
+def test_a_quarter_turn_is_a_symmetry_of_the_task():
+    """A turned hidden state stays turned through an inner step and is seen as turned points, at the same depth."""
+    h = np.random.default_rng(0).uniform(-1.0, 1.0, (100, 2))
+    other = np.stack([-h[:, 1], h[:, 0]], 1)
+    c, s = math.cos(math.pi / 6), math.sin(math.pi / 6)
+
+    def step(h):
+        return np.tanh(np.stack([c * h[:, 0] - s * h[:, 1], s * h[:, 0] + c * h[:, 1]], 1))
+
+    def seen(h):
+        return np.tanh(np.stack([h[:, 0] + h[:, 1], h[:, 0] - h[:, 1]], 1))
+
+    np.testing.assert_allclose(step(other), np.stack([-step(h)[:, 1], step(h)[:, 0]], 1), rtol=1e-12)
+    points = torch.from_numpy(seen(h))[:, None]
+    for quarters in (torch.full((100,), 3), torch.full((100,), 1)):
+        turns = turned(points, quarters)[:, 0].numpy()
+        if np.allclose(turns, seen(other)):
+            return
+    raise AssertionError("no quarter turn of the points belongs to a quarter turn of the state")
+
+
+def test_turning_draws_by_seed():
+    data = SyntheticData(train=8, validation=2, test=2, turn=True)
+    batch = data.load().train
+    one, again, other = (data.augment(batch, np.random.default_rng(seed)) for seed in (0, 0, 1))
+    assert torch.equal(one[0], again[0])
+    assert not torch.equal(one[0], other[0])
+    # Inputs and targets turn together: both are cut from one sequence.
+    assert torch.equal(one[0][:, 1:], one[1][:, :-1])

@@ -72,7 +72,7 @@ class EIREHNCell(SREHNCell):
             self.register_parameter(name, nn.Parameter(torch.empty(size, device=device, dtype=dtype)))
         self.parameter_names = tuple(self._parameters)
         self._hyper_names = tuple(sizes)
-        self._reset_hypernetwork(None, 0.0)
+        self._reset_hypernetwork()
 
     def reset_parameters(
         self,
@@ -83,11 +83,18 @@ class EIREHNCell(SREHNCell):
         beta_hat: float = 3.0,
         decay_bias: float = -4.0,
         decay_scale: float = 0.1,
+        input_scale: float = 1.0,
+        gate_scale: float = 1.0,
         update_bias: float = 0.0,
+        change_scale: float = 1.0,
+        update_scale: float = 1.0,
     ) -> None:
-        """As `SREHNCell.reset_parameters`; the hypernetwork is uniform within ±`weight_bound` too, and the gate
-        ḡ of the weight update starts at bias `update_bias`."""
+        """As `SREHNCell.reset_parameters`; the hypernetwork is uniform within ±`weight_bound` too, with factors
+        `change_scale` on what makes the weight change (`P`) and `update_scale` on `P̄`, and the gate ḡ of the weight
+        update starts at bias `update_bias`."""
         finite("update_bias", update_bias)
+        finite("change_scale", change_scale, least=0.0)
+        finite("update_scale", update_scale, least=0.0)
         super().reset_parameters(
             weight_bound=weight_bound,
             gate_bias=gate_bias,
@@ -95,16 +102,29 @@ class EIREHNCell(SREHNCell):
             beta_hat=beta_hat,
             decay_bias=decay_bias,
             decay_scale=decay_scale,
+            input_scale=input_scale,
+            gate_scale=gate_scale,
         )
-        self._reset_hypernetwork(weight_bound, update_bias)
+        self._reset_hypernetwork(weight_bound, update_bias, change_scale, update_scale)
 
-    def _reset_hypernetwork(self, weight_bound: float | None, update_bias: float) -> None:
-        if WEIGHT_UPDATES[self.weight_update] is None:
+    def _reset_hypernetwork(
+        self,
+        weight_bound: float | None = None,
+        update_bias: float = 0.0,
+        change_scale: float = 1.0,
+        update_scale: float = 1.0,
+    ) -> None:
+        update = WEIGHT_UPDATES[self.weight_update]
+        if update is None:
             return
         bound = default_bound(weight_bound, self.hidden_size)
         fill_uniform(bound, *(getattr(self, name) for name in self._hyper_names))
-        if "b_bar" in self._hyper_names:
-            nn.init.constant_(self.b_bar, update_bias)
+        with torch.no_grad():
+            for name in update.projections:
+                getattr(self, name).mul_(change_scale)
+            if update.gated:
+                self.P_bar.mul_(update_scale)
+                self.b_bar.fill_(update_bias)
 
     def constants(self) -> Constants:
         """With `z^1`: it starts from learned values at every time step, so it is one vector for all of them."""

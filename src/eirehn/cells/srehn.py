@@ -52,6 +52,8 @@ class SREHNCell(RecurrentCell):
         beta_hat: float = 3.0,
         decay_bias: float = -4.0,
         decay_scale: float = 0.1,
+        input_scale: float = 1.0,
+        gate_scale: float = 1.0,
     ) -> None:
         """Initial values from which the gates are open and learn.
 
@@ -62,15 +64,20 @@ class SREHNCell(RecurrentCell):
             beta_hat: β̂, before its sigmoid.
             decay_bias: `b_a`. Near 0 it would make `α_t` one half, which shuts the gate after one inner step.
             decay_scale: factor on the uniform start of `W_ah` and `W_ax`.
+            input_scale: factor on that of `W_x`. A large one starts with sharp answers to small inputs.
+            gate_scale: factor on that of the rows of `W_h` that belong to the residual gate.
         """
         bound = default_bound(weight_bound, self.hidden_size)
-        decay_bound = bound * finite("decay_scale", decay_scale, least=0.0)
+        for name, scale in (("decay_scale", decay_scale), ("input_scale", input_scale), ("gate_scale", gate_scale)):
+            finite(name, scale, least=0.0)
         alpha_hat = inverse_softplus(finite("alpha", alpha, above=0.0))
         for name, value in (("gate_bias", gate_bias), ("beta_hat", beta_hat), ("decay_bias", decay_bias)):
             finite(name, value)
         fill_uniform(bound, self.W_h, self.W_x, self.b)
-        fill_uniform(decay_bound, self.W_ah, self.W_ax)
+        fill_uniform(bound * decay_scale, self.W_ah, self.W_ax)
         with torch.no_grad():
+            self.W_x.mul_(input_scale)
+            self.W_h[self.hidden_size :].mul_(gate_scale)
             self.b[self.hidden_size :] = gate_bias
             self.b_a.fill_(decay_bias)
             self.alpha_hat.fill_(alpha_hat)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch import Tensor
 
 from ..checks import finite, positive_int
 from .splits import Split, Splits
@@ -58,6 +60,14 @@ def synthetic(
     return Synthetic(x, depth)
 
 
+def turned(x: Tensor, quarters: Tensor) -> Tensor:
+    """Sequences (B, T, 2) turned about the origin by 90 degrees as often as `quarters` (B,) says."""
+    for bit, turn in ((1, ((0.0, 1.0), (-1.0, 0.0))), (2, ((-1.0, 0.0), (0.0, -1.0)))):
+        rotated = x @ x.new_tensor(turn)
+        x = torch.where((quarters & bit).bool()[:, None, None], rotated, x)
+    return x
+
+
 @dataclass(frozen=True)
 class SyntheticData:
     """The synthetic task of the paper: points in the plane, each to be predicted from those before it."""
@@ -72,6 +82,8 @@ class SyntheticData:
     """Sequences that give the result."""
     seed: int = 0
     """The same seed gives the same sequences."""
+    turn: bool = False
+    """Turn each training sequence by 0, 90, 180 or 270 degrees each time it is drawn: a symmetry of the task."""
 
     task = "regression"
     input_size = 2
@@ -86,6 +98,13 @@ class SyntheticData:
 
     def generate(self) -> Synthetic:
         return synthetic(self.train + self.validation + self.test, noise_std=self.noise_std, seed=self.seed)
+
+    def augment(self, batch: Sequence[Tensor], random: np.random.Generator) -> tuple[Tensor, ...]:
+        """The inputs and targets of a batch, (B, T, 2) each, as one more draw of the same task."""
+        if not self.turn:
+            return tuple(batch)
+        quarters = torch.from_numpy(random.integers(4, size=len(batch[0])))
+        return tuple(turned(part, quarters.to(part.device)) for part in batch)
 
     def load(self) -> Splits:
         x = torch.from_numpy(self.generate().x)

@@ -17,10 +17,11 @@ from ..data.splits import Split
 from ..data.synthetic import Synthetic, SyntheticData
 from ..files import RunError
 from ..loading import load
-from ..models import FIXED, SequenceModel
+from ..models import ELASTIC, FIXED, SequenceModel
 from ..report.content import Curve, DepthHistogram, EarlyCurve, Example, Saving, TrueDepth
 from ..training.folder import RunFolder
 from ..training.recipe import Recipe
+from .results import label
 
 EXAMPLES = 6
 
@@ -38,20 +39,6 @@ class Trained:
         return label(self.recipe)
 
 
-def label(recipe: Recipe) -> str:
-    """What figures call a run."""
-    network = recipe.network
-    name = "EI-REHN" if network.kind == "EIREHN" else network.kind
-    text = f"{name}-{network.hidden_size}"
-    if network.kind == "SRHN":
-        text += f" depth {network.max_depth}"
-    if recipe.optimisation.price:
-        text += f", price {recipe.optimisation.price:g}"
-    if network.kind == "EIREHN" and network.weight_update != "printed":
-        text += f", {network.weight_update}"
-    return "synthetic-best" if recipe.name.endswith("-best") else text
-
-
 def learning_curve(folder: Path) -> Curve:
     """The figures of every epoch, from the run's metrics.csv."""
     run = RunFolder(folder)
@@ -67,7 +54,9 @@ def learning_curve(folder: Path) -> Curve:
         epochs = [int(line["epoch"]) for line in lines if int(line["seed"]) == recipe.seeds[0]]
     except (OSError, KeyError, ValueError, IndexError, StopIteration) as error:
         raise RunError(f"{run.metrics} cannot be read: {error}") from error
-    return Curve(label(recipe), epochs, columns["train_loss"], columns[metric], columns["depth"])
+    varies = recipe.network.kind in (*ELASTIC, "ACT")
+    depth = columns["depth"] if varies else None
+    return Curve(label(recipe), epochs, columns["train_loss"], columns[metric], depth)
 
 
 @lru_cache(2)

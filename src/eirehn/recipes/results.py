@@ -19,6 +19,22 @@ from ..training.workers import cores
 PACKAGES = ("eirehn", "torch", "numpy", "numba", "pytorch-lightning", "triton")
 
 
+def label(recipe: Recipe) -> str:
+    """What tables and figures call a run."""
+    network = recipe.network
+    name = "EI-REHN" if network.kind == "EIREHN" else network.kind
+    text = f"{name}-{network.hidden_size}"
+    if network.kind == "SRHN":
+        text += f", depth {network.max_depth}"
+    if recipe.name.endswith("-best"):
+        text += ", our recipe"
+    if recipe.optimisation.price:
+        text += f", price {recipe.optimisation.price:.0e}".replace("e-0", "e-")
+    if network.kind == "EIREHN" and network.weight_update != "printed":
+        text += f", {network.weight_update}"
+    return text
+
+
 def row(recipe: Recipe, result: dict[str, Any]) -> dict[str, Any]:
     """One line of a results file from what a run left."""
     network = recipe.network
@@ -26,6 +42,7 @@ def row(recipe: Recipe, result: dict[str, Any]) -> dict[str, Any]:
     final = [float("nan") if value is None else value for value in result["final_values"]]
     return {
         "recipe": recipe.name,
+        "label": label(recipe),
         "model": network.kind,
         "hidden": network.hidden_size,
         "layers": network.num_layers,

@@ -200,8 +200,8 @@ def _least(values: Sequence[float]) -> int | None:
 
 
 def _labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Model and size, and of the rest what it takes to tell all rows apart."""
-    labels = [_name(row) for row in rows]
+    """A row's own label, or its model and size, and of the rest what it takes to tell all rows apart."""
+    labels = [row.get("label") or _name(row) for row in rows]
     for key, text in (
         ("max_depth", "depth {}"),
         ("weight_update", "{}"),

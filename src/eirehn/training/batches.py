@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -27,6 +27,9 @@ class Parts:
         return map(Split, self.split.x.split(self.size), self.split.target.split(self.size))
 
 
+Augment = Callable[[Sequence[Tensor], np.random.Generator], tuple[Tensor, ...]]
+
+
 class Batches:
     """One pass over `tensors`, (N, …) each, in batches with a leading ensemble axis, (M, B, …).
 
@@ -41,10 +44,12 @@ class Batches:
         batch_size: int,
         seeds: Sequence[int],
         *,
+        augment: Augment | None = None,
         rank: int = 0,
         world: int = 1,
     ) -> None:
         self.tensors = tuple(tensors)
+        self.augment = augment
         self.batch_size, self.seeds = batch_size, tuple(seeds)
         self.rank, self.world = rank, world
         self.sampler = self  # Lightning looks for set_epoch there
@@ -67,8 +72,19 @@ class Batches:
             share = own.size(1) * self.world / rows.size(1)
             if not own.size(1):  # fewer sequences than processes: take part, but do not count
                 own = rows[:, :1]
-            yield *(tensor[own] for tensor in self.tensors), share
+            yield *self._batch(own, number), share
         self._position = 0
+
+    def _batch(self, rows: Tensor, number: int) -> tuple[Tensor, ...]:
+        """The sequences of `rows` (M, B), each member's changed by draws of its own."""
+        batch = tuple(tensor[rows] for tensor in self.tensors)
+        if self.augment is None:
+            return batch
+        members = []
+        for index, seed in enumerate(self.seeds):
+            random = np.random.default_rng([seed, self.epoch, number, self.rank])
+            members.append(self.augment([part[index] for part in batch], random))
+        return tuple(torch.stack(parts) for parts in zip(*members, strict=True))
 
     def _order(self) -> Tensor:
         count = len(self.tensors[0])

@@ -102,6 +102,7 @@ class Data(pl.LightningDataModule):
             self._placed(self.splits.train),
             self.recipe.optimisation.batch_size,
             self.recipe.seeds,
+            augment=self.recipe.data.augment if self.recipe.data.turn else None,
             rank=self.trainer.global_rank,
             world=self.trainer.world_size,
         )

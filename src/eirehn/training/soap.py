@@ -19,7 +19,7 @@ class FullSOAP(torch.optim.Optimizer):
     Args:
         lr, betas, eps: as for Adam.
         weight_decay: decoupled, as for AdamW.
-        every: steps between new bases; the first ones come after 100 and 300 steps.
+        every: steps between new bases; the first comes after 100 steps.
         memory: what is left of the second moment after 100 steps.
     """
 
@@ -33,8 +33,8 @@ class FullSOAP(torch.optim.Optimizer):
         *,
         eps: float = 1e-8,
         weight_decay: float = 0.0,
-        every: int = 1000,
-        memory: float = 0.95,
+        every: int = 300,
+        memory: float = 0.9,
     ) -> None:
         defaults = {
             "lr": lr,
@@ -96,7 +96,7 @@ class FullSOAP(torch.optim.Optimizer):
         if count % self.BLOCK == 0:
             block = state["block"]
             state["moment"].mul_(memory).baddbmm_(block.mT, block, alpha=(1 - memory) / self.BLOCK)
-        if count in (self.BLOCK, 3 * self.BLOCK) or count % group["every"] == 0:
+        if count == self.BLOCK or count % group["every"] == 0:
             for member in range(len(gradient)):
                 self._turn(member, state, group)
 
