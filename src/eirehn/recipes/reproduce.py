@@ -189,6 +189,7 @@ def _longest_first(rows: Sequence[Recipe]) -> list[Recipe]:
     def work(recipe: Recipe) -> float:
         network = recipe.network
         steps = cost.get(network.kind, network.max_depth * (2 if network.kind == "EIREHN" else 1))
-        return steps * network.hidden_size * recipe.optimisation.epochs
+        basis = 10 if recipe.optimisation.optimizer == "soap" else 1
+        return basis * steps * network.hidden_size * recipe.optimisation.epochs
 
     return sorted(rows, key=work, reverse=True)
