@@ -1,9 +1,10 @@
-"""Speed of the fused recurrences beside the plain path and torch's LSTM: one run, interleaved, medians.
+"""Speed of the fused recurrences beside the plain path and torch's LSTM: interleaved, medians, over several runs.
 
-    python benchmarks/speed.py [--threads 2] [--rounds 15] [--json results/speed-cpu.json]
+    python benchmarks/speed.py [--threads 2] [--rounds 15] [--runs 3] [--json results/speed-cpu.json]
 
 Every case is first checked, outputs and all gradients, against the plain path in float64; where they differ, no
-speed is printed and the exit code is 1. On a machine with a GPU the GPU's cases run, else the CPU's.
+speed is printed and the exit code is 1. On a machine with a GPU the GPU's cases run, and the peak memory of a long
+sequence; else the CPU's. A ratio is the median over the runs, with the least and the most of them beside it.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import copy
 import json
 import platform
 import statistics
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -55,6 +57,8 @@ GPU = [
     Case("synthetic", **SYNTHETIC),
     Case("synthetic, 64 members", **SYNTHETIC, members=64),
 ]
+MEMORY = Case("memory", 48, 200, 1024, 10)
+MOST_MEMORY = 3.0  # times the LSTM's
 # One case against another: (slower or larger, faster or smaller, at least, at most)
 BETWEEN = [
     ("HAR, depth 10", "HAR, shut at 2 of 10", 3.0, None),
@@ -175,10 +179,103 @@ def measure(case: Case, device: str, rounds: int) -> dict[str, float]:
     return {name: statistics.median(each) for name, each in times.items()}
 
 
+def peak_memory(case: Case) -> dict[str, float]:
+    """MiB at the height of forward and backward on the GPU, above what lies there before, ours and torch's LSTM."""
+    x = torch.randn(case.steps, case.batch, case.inputs, device="cuda")
+    found = {}
+    for name, layer in (("ours", build(case, "cuda")), ("LSTM", nn.LSTM(case.inputs, case.hidden, device="cuda"))):
+        run = run_of(case, layer, x)
+        run()  # what is allocated once does not count
+        layer.zero_grad(set_to_none=True)
+        torch.cuda.synchronize()
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        run()
+        torch.cuda.synchronize()
+        found[name] = (torch.cuda.max_memory_allocated() - before) / 2**20
+    return found
+
+
+def commit() -> str | None:
+    """Of the checkout this file lies in, with a + where files were changed since."""
+    here = Path(__file__).resolve().parent
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=here, capture_output=True, text=True, check=True).stdout.strip()
+
+    try:
+        return git("rev-parse", "HEAD") + ("+" if git("status", "--porcelain", "--untracked-files=no") else "")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+
+
+def check(case: Case, device: str) -> tuple[float, float] | None:
+    """The errors of `largest_errors`, or None, with a line that says why, where no speed may be reported."""
+    x = torch.randn(case.steps, case.batch, case.inputs, device=device)
+    taken = build(case, device)(x, return_depth=True)[2].unique().tolist()
+    if taken != [case.open_for or case.depth]:
+        print(f"{case.name:24}  takes {taken} inner steps: no speed is reported")
+        return None
+    error, plain = largest_errors(build(case, device), x)
+    if not error <= max(1e-4, 3 * plain):
+        print(f"{case.name:24}{error:9.1e}  differs from the plain path: no speed is reported")
+        return None
+    return error, plain
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    return {"median": statistics.median(values), "least": min(values), "most": max(values)}
+
+
+def told(of: dict[str, float]) -> str:
+    return f"{of['median']:.2f} ({of['least']:.2f}-{of['most']:.2f})"
+
+
+def verdict(of: dict[str, float], least: float | None, most: float | None) -> str:
+    """Of the median."""
+    met = of["median"] >= least if least is not None else most is None or of["median"] <= most
+    return "met" if met else "MISSED"
+
+
+def row(case: Case, errors: tuple[float, float], runs: list[dict[str, float]], best: float) -> dict[str, Any]:
+    """What the runs, milliseconds by name, say of a case; printed too."""
+    ms = {name: spread([each[name] for each in runs]) for name in runs[0]}
+    faster = spread([each["plain"] / each["ours"] * case.members for each in runs])
+    ratio = spread([each["ours"] / each["LSTM"] for each in runs])
+    rate = operations(case) / ms["ours"]["median"] * 1e3
+    reached = ""
+    if case.targets:
+        reached = f"{verdict(faster, case.targets['plain'], None)} {verdict(ratio, None, case.targets['LSTM'])}"
+    print(
+        f"{case.name:24}{errors[0]:9.1e}{ms['ours']['median']:9.2f}{ms['plain']['median']:9.1f}{told(faster):>24}"
+        f"{ms['LSTM']['median']:8.2f}{told(ratio):>18}{rate / 1e9:9.1f}{rate / best:7.1%}  {reached}",
+        flush=True,
+    )
+    return {
+        **asdict(case), "error": errors[0], "error_of_plain": errors[1], "ms": ms, "faster_than_plain": faster,
+        "times_lstm": ratio, "gflops": rate / 1e9, "share_of_peak": rate / best,
+    }  # fmt: skip
+
+
+def compare(runs: dict[str, list[dict[str, float]]]) -> list[dict[str, Any]]:
+    """The cases of BETWEEN that were timed, run by run."""
+    found = []
+    for large, small, least, most in BETWEEN:
+        if large in runs and small in runs:
+            ratio = spread([a["ours"] / b["ours"] for a, b in zip(runs[large], runs[small], strict=True)])
+            bound = f"at least {least}" if least is not None else f"at most {most}"
+            print(f"{large} / {small}: {told(ratio)} ({bound}: {verdict(ratio, least, most)})")
+            found.append({"of": large, "to": small, "ratio": ratio, "least": least, "most": most})
+    return found
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--runs", type=int, default=1, help="repeat all timings this often, and tell the spread")
+    parser.add_argument("--commit", default=commit(), help="to write down where the tree is no git checkout")
     parser.add_argument("--json", type=Path, help="also write the results to this file")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
@@ -189,50 +286,36 @@ def main() -> int:
         torch.cuda.get_device_name() if device == "cuda" else f"{platform.machine()}, {arguments.threads} threads"
     )
     best = peak(device)
-    print(f"torch {torch.__version__}, {named}, float32, peak {best / 1e9:.0f} GFLOP/s")
+    print(f"torch {torch.__version__}, {named}, float32, peak {best / 1e9:.0f} GFLOP/s, {arguments.runs} runs")
+    cases = CPU if device == "cpu" else GPU
+    errors = {case.name: check(case, device) for case in cases}
+    if None in errors.values():
+        return 1
+    # Run by run, not case by case: what drifts over minutes shows in the spread.
+    timed: dict[str, list[dict[str, float]]] = {case.name: [] for case in cases}
+    for _ in range(arguments.runs):
+        for case in cases:
+            timed[case.name].append(measure(case, device, arguments.rounds))
     print(
-        f"{'case':24}{'error':>9}{'ms':>9}{'plain':>9}{'x':>7}{'LSTM':>8}{'x':>7}{'GFLOP/s':>9}{'peak':>7}  targets"
+        f"{'case':24}{'error':>9}{'ms':>9}{'plain':>9}{'faster':>24}{'LSTM':>8}{'times':>18}{'GFLOP/s':>9}{'peak':>7}"
+        "  targets"
     )
-    rows: dict[str, dict[str, Any]] = {}
-    for case in CPU if device == "cpu" else GPU:
-        x = torch.randn(case.steps, case.batch, case.inputs, device=device)
-        taken = build(case, device)(x, return_depth=True)[2].unique().tolist()
-        if taken != [case.open_for or case.depth]:
-            print(f"{case.name:24}  takes {taken} inner steps: no speed is reported")
-            return 1
-        error, plain = largest_errors(build(case, device), x)
-        if not error <= max(1e-4, 3 * plain):
-            print(f"{case.name:24}{error:9.1e}  differs from the plain path: no speed is reported")
-            return 1
-        ms = measure(case, device, arguments.rounds)
-        faster, ratio = ms["plain"] / ms["ours"] * case.members, ms["ours"] / ms["LSTM"]
-        rate = operations(case) / ms["ours"] * 1e3
-        reached = []
-        if case.targets:
-            reached = [faster >= case.targets["plain"], ratio <= case.targets["LSTM"]]
-        verdict = " ".join("met" if each else "MISSED" for each in reached)
-        print(
-            f"{case.name:24}{error:9.1e}{ms['ours']:9.2f}{ms['plain']:9.1f}{faster:7.1f}{ms['LSTM']:8.2f}{ratio:7.2f}"
-            f"{rate / 1e9:9.1f}{rate / best:7.1%}  {verdict}",
-            flush=True,
-        )
-        rows[case.name] = {
-            **asdict(case), "error": error, "error_of_plain": plain, "ms": ms, "faster_than_plain": faster,
-            "times_lstm": ratio, "gflops": rate / 1e9, "share_of_peak": rate / best,
-        }  # fmt: skip
-    between = []
-    for large, small, least, most in BETWEEN:
-        if large in rows and small in rows:
-            ratio = rows[large]["ms"]["ours"] / rows[small]["ms"]["ours"]
-            met = ratio >= least if least is not None else ratio <= most
-            bound = f"at least {least}" if least is not None else f"at most {most}"
-            print(f"{large} / {small}: {ratio:.2f} ({bound}: {'met' if met else 'MISSED'})")
-            between.append({"of": large, "to": small, "ratio": ratio, "least": least, "most": most})
+    rows = {case.name: row(case, errors[case.name] or (0.0, 0.0), timed[case.name], best) for case in cases}
+    between = compare(timed)
+    memory: dict[str, Any] = {}
+    if device == "cuda":
+        mib = peak_memory(MEMORY)
+        ratio = mib["ours"] / mib["LSTM"]
+        memory = {**asdict(MEMORY), "mib": mib, "times_lstm": ratio, "most": MOST_MEMORY}
+        met = "met" if ratio <= MOST_MEMORY else "MISSED"
+        print(f"peak MiB: {mib['ours']:.0f}, LSTM {mib['LSTM']:.0f}: {ratio:.2f} ({met}: at most {MOST_MEMORY})")
     if arguments.json:
         arguments.json.parent.mkdir(parents=True, exist_ok=True)
         found = {
             "experiment": "speed",
-            "command": f"python benchmarks/speed.py --threads {arguments.threads} --rounds {arguments.rounds}",
+            "command": f"python benchmarks/speed.py --threads {arguments.threads} --rounds {arguments.rounds} "
+            f"--runs {arguments.runs}",
+            "commit": arguments.commit,
             "machine": named,
             "versions": {
                 "torch": torch.__version__,
@@ -242,6 +325,7 @@ def main() -> int:
             "peak_gflops": best / 1e9,
             "rows": rows,
             "between": between,
+            **({"memory": memory} if memory else {}),
         }
         arguments.json.write_text(json.dumps(found, indent=1) + "\n")
     return 0
