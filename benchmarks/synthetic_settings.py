@@ -14,7 +14,8 @@ import eirehn
 # group: the parameters in it, and which half of their rows, the residual's (0) or the gate's (1)
 GROUPS: dict[str, tuple[tuple[str, ...], int | None]] = {
     "residual": (("W_h",), 0), "gate": (("W_h",), 1), "input": (("W_x",), None), "change": (("P",), None),
-    "update": (("P_bar",), None), "bias": (("b",), 0), "hyper": (("W_zh", "W_zg", "W_z"), None), "start": (("s_0", "g_0", "z_0"), None),
+    "update": (("P_bar",), None), "bias": (("b",), 0),
+    "hyper": (("W_zh", "W_zg", "W_z"), None), "start": (("s_0", "g_0", "z_0"), None),
 }  # fmt: skip
 
 
