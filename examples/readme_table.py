@@ -1,7 +1,7 @@
 """Writes the table of results/synthetic.json into README.md, between its two marks.
 
-    python examples/readme_table.py          # writes
-    python examples/readme_table.py --check  # exit code 1 where they differ
+python examples/readme_table.py          # writes
+python examples/readme_table.py --check  # exit code 1 where they differ
 """
 
 import argparse

@@ -19,6 +19,7 @@ import yaml
 import eirehn
 from eirehn.files import read_json
 from eirehn.loading import read_values
+from eirehn.training.folder import RunFolder
 
 TINY = ["--epochs", "2", "--seeds", "2", "--sequences", "40"]
 ROWS = ["synthetic-rnn-20", "synthetic-srhn-20-depth-2", "synthetic-ei-rehn-10", "synthetic-ei-rehn-20-price-1e-03"]
@@ -115,12 +116,12 @@ def test_killed_and_gone_on_with(tmp_path: Path) -> None:
     assert straight.returncode == 0, straight.stderr
     line = [sys.executable, "-m", "eirehn", *small_training("killed", epochs=60)]
     for signal_number, code in ((signal.SIGKILL, -signal.SIGKILL), (signal.SIGTERM, 130), (signal.SIGINT, 130)):
-        process = subprocess.Popen(line, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
-        assert process.stderr is not None
-        process.stderr.readline()  # the first tenth of this start's epochs is over
-        process.send_signal(signal_number)
-        told = process.stderr.read()
-        assert process.wait() == code
+        with subprocess.Popen(line, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            process.stderr.readline()  # the first tenth of this start's epochs is over
+            process.send_signal(signal_number)
+            told = process.stderr.read()
+        assert process.returncode == code
         if code == 130:
             assert re.search(
                 r"^eirehn: stopped; the same command goes on .*: eirehn train --recipe .*$", told, re.M
@@ -135,18 +136,22 @@ def test_killed_and_gone_on_with(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_stopping_many_runs_at_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_stopping_many_runs_at_once(number: signal.Signals, tmp_path: Path) -> None:
     words = ["reproduce", "synthetic", "--epochs", "200", "--seeds", "1", "--sequences", "40", "--out", "runs"]
     line = [sys.executable, "-m", "eirehn", *words, "--jobs", "2", "--rows", *ROWS[1:3]]
-    process = subprocess.Popen(line, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True)
-    assert process.stderr is not None
-    process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    told = process.stderr.read()
-    assert process.wait() == 130
+    with subprocess.Popen(line, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        process.stderr.readline()
+        process.send_signal(number)
+        told = process.stderr.read()  # until the last of its workers has closed it too
+    assert process.returncode == (130 if number != signal.SIGKILL else -number)
     assert "Traceback" not in told
-    assert told.splitlines()[-1].startswith("eirehn: stopped; the same command goes on")
+    if number != signal.SIGKILL:
+        assert told.splitlines()[-1].startswith("eirehn: stopped; the same command goes on")
     assert any((tmp_path / "runs").glob("*/last.ckpt"))
+    with RunFolder(tmp_path / "runs" / ROWS[1]):
+        pass  # nobody holds it any more
 
 
 @pytest.mark.slow

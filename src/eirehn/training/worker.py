@@ -6,6 +6,8 @@ Several of them with one thread each train many small models faster than one pro
 from __future__ import annotations
 
 import json
+import os
+import signal
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -21,12 +23,16 @@ def main() -> None:
     from .fit import train
     from .folder import RunFolder
 
-    events = sys.stdout
-    sys.stdout = sys.stderr  # the way to the parent is for events alone
+    events = os.dup(1)
+    os.dup2(2, 1)  # the way to the parent is for events alone
 
     def tell(**event: Any) -> None:
-        events.write(json.dumps(event) + "\n")
-        events.flush()
+        nonlocal events
+        try:
+            os.write(events, (json.dumps(event) + "\n").encode())
+        except BrokenPipeError:  # the parent is gone: stop as if it had asked, with the state saved
+            events = os.open(os.devnull, os.O_WRONLY)
+            os.kill(os.getpid(), signal.SIGTERM)
 
     for line in sys.stdin:
         folder = line.rstrip("\n")

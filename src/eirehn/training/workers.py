@@ -9,7 +9,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,17 +68,21 @@ class _Pool:
         self.at_work: dict[subprocess.Popen[str], str | None] = {}
 
     def run(self) -> None:
-        for _ in range(self.jobs):
-            self._hire()
         try:
-            while self.at_work:
-                process, message = self.messages.get()
-                self._hear(process, message)
+            with _terminated_is_interrupted():
+                for _ in range(self.jobs):
+                    self._hire()
+                self._follow()
         except BaseException as error:
             self._stop()
             if isinstance(error, KeyboardInterrupt):
                 raise Stopped from None
             raise
+
+    def _follow(self) -> None:
+        while self.at_work:
+            process, message = self.messages.get()
+            self._hear(process, message)
 
     def _hire(self) -> None:
         threads = max(1, cores() // self.jobs)
@@ -90,6 +95,7 @@ class _Pool:
             text=True,
             encoding="utf-8",
             env={**os.environ, **limits},
+            start_new_session=True,  # Ctrl-C reaches us alone, and we tell them
         )
         self.at_work[process] = None
         threading.Thread(target=self._listen, args=(process,), daemon=True).start()
@@ -142,3 +148,20 @@ class _Pool:
                 process.send_signal(signal.SIGTERM)
         for process in self.at_work:
             process.wait()
+
+
+@contextmanager
+def _terminated_is_interrupted() -> Iterator[None]:
+    """SIGTERM as Ctrl-C, so that the processes at work are told to save."""
+
+    def interrupt(number: int, frame: Any) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
