@@ -187,7 +187,7 @@ class RecurrentLayer(nn.Module):
         return rows.states_out(states)
 
     def _first_cell(self) -> RecurrentCell:
-        return self.cells[0]  # type: ignore[return-value]  # a ModuleList does not know what it holds
+        return next(iter(self.cells))  # type: ignore[return-value]  # a ModuleList does not know what it holds
 
     def _all_cells(self) -> list[RecurrentCell]:
         return list(self.cells)  # type: ignore[arg-type]  # a ModuleList does not know what it holds

@@ -35,8 +35,11 @@ def fused_scan(
     if backend == "cpu" and not traced(x):
         from .cpu.eager import Call, run
 
-        given = (x.to(state.dtype), state, h_mask, *(getattr(cell, name) for name in cell.parameter_names))
-        out, depth, cost = run(Call(cell, batch_sizes, max_depth, reverse), *given)
+        own = cell._parameters  # asking the module for each takes longer, and is needed where they were replaced
+        parameters = (own[name] if name in own else getattr(cell, name) for name in cell.parameter_names)
+        out, depth, cost = run(
+            Call(cell, batch_sizes, max_depth, reverse), x.to(state.dtype), state, h_mask, *parameters
+        )
     else:
         out, depth, cost = _by_operator(cell, x, batch_sizes, state, h_mask, max_depth, reverse, backend)
     last = final_rows(out, batch_sizes, reverse)

@@ -1,8 +1,8 @@
 """A cell over a whole sequence on the CPU as one node of the autograd graph, with its input projection.
 
 A small network takes less time than the dozen torch operators around its recurrence, and the threads these leave
-spinning keep the kernels from a core. So `W_x x`, `W_ax x + b_a`, `α`, `β` and `z¹` are computed here, in NumPy,
-and their gradients by hand:
+spinning keep the kernels from a core. So kernels compute `W_x x`, `W_ax x + b_a`, `α`, `β` and `z¹` too, and their
+gradients by hand:
 
     u = [x W_xᵀ | x W_axᵀ + b_a]      δW_x = δu_xᵀ x,  δW_ax = δu_aᵀ x,  δb_a = Σ δu_a,  δx = δu_x W_x + δu_a W_ax
     α = softplus(α̂), β = sigm(β̂)     δα̂ = δα sigm(α̂),  δβ̂ = δβ β (1 − β)
@@ -23,7 +23,9 @@ from torch._C._functorch import _add_batch_dim, _unwrap_batched
 from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 
 from ...cells import EIREHNCell, RecurrentCell
-from .recurrence import Array, Parameters, Recurrence
+from . import memory
+from .kernels import kernels
+from .recurrence import Array, Parameters, Recurrence, check_dtype, check_shape, flat
 
 Arrays = dict[str, Array]
 
@@ -166,21 +168,20 @@ class Call:
         return run.out, run.cost[steps, samples]
 
 
-def _sigm(a: Array) -> Array:
-    return 0.5 * (1.0 + np.tanh(0.5 * a))  # overflows nowhere
-
-
 def prepared(p: Arrays) -> Parameters:
+    """What the kernels take, from the cell's own parameters, each with an axis for the members in front."""
     if "W_ah" not in p:
         return Parameters(p["W_h"], p["b"], W_x=p["W_x"])
-    alpha, beta = np.logaddexp(p["alpha_hat"], 0), _sigm(p["beta_hat"])
+    alpha, beta = memory.empty(p["alpha_hat"].shape, p["b"].dtype), memory.empty(p["beta_hat"].shape, p["b"].dtype)
     W_x = np.concatenate([p["W_x"], p["W_ax"]], 1)
     first = Parameters(p["W_h"], p["b"], p["W_ah"], alpha, beta, W_x=W_x, b_a=p["b_a"])
+    z1 = memory.empty(p["b_z"].shape if "b_z" in p else 0, p["b"].dtype)
+    hats, hyper = _sources(p)
+    kernels().constants(*_sizes(p), *hats, *hyper, flat(alpha), flat(beta), flat(z1))
     if "W_z" not in p:
         return first
-    zeta = _product(p["W_zh"], p["s_0"]) + _product(p["W_zg"], p["g_0"]) + _product(p["W_z"], p["z_0"]) + p["b_z"]
     return first._replace(
-        z1=np.tanh(zeta),
+        z1=z1,
         W_zs=np.concatenate([p["W_zh"], p["W_zg"]], 2),
         W_z=p["W_z"],
         b_z=p["b_z"],
@@ -190,43 +191,43 @@ def prepared(p: Arrays) -> Parameters:
     )
 
 
-def _product(matrix: Array, vector: Array) -> Array:
-    return (matrix @ vector[:, :, None])[:, :, 0]
+HYPER = ("W_zh", "W_zg", "W_z", "b_z", "s_0", "g_0", "z_0")
+
+
+def _sizes(p: Arrays) -> tuple[int, int]:
+    return p["alpha_hat"].shape[1], p["b_z"].shape[1] if "b_z" in p else 0
+
+
+def _sources(p: Arrays) -> tuple[list[Array], list[Array]]:
+    """α̂ and β̂, and what z¹ comes from, checked, since the kernels read through bare pointers."""
+    E, (H, Z) = len(p["b"]), _sizes(p)
+    expected: dict[str, tuple[int, ...]] = {"alpha_hat": (H,), "beta_hat": (H,)}
+    if Z:
+        expected |= {"W_zh": (Z, H), "W_zg": (Z, H), "W_z": (Z, Z), "b_z": (Z,)}
+        expected |= {"s_0": (H,), "g_0": (H,), "z_0": (Z,)}
+    for name, shape in expected.items():
+        check_shape(name, p[name].shape, (E, *shape))
+        check_dtype(name, p[name], p["b"].dtype)
+    none = np.empty(0, p["b"].dtype)
+    return [flat(p["alpha_hat"]), flat(p["beta_hat"])], [flat(p[name]) if Z else none for name in HYPER]
 
 
 def gradients_of(p: Arrays, q: Parameters, d: Parameters) -> Arrays:
-    """From the gradients of the recurrence to those of the cell's own parameters."""
+    """From the gradients of the recurrence, which are overwritten, to those of the cell's own parameters."""
     assert d.W_x is not None
     rows = p["W_x"].shape[1]
     found = {"W_h": d.W_h, "b": d.b, "W_x": d.W_x[:, :rows]}
     if "W_ah" not in p:
         return found
-    assert d.W_ah is not None
-    assert d.alpha is not None
-    assert d.beta is not None
-    assert q.beta is not None
-    assert d.b_a is not None
-    found |= {"W_ah": d.W_ah, "W_ax": d.W_x[:, rows:], "b_a": d.b_a}
-    found |= {"alpha_hat": d.alpha * _sigm(p["alpha_hat"]), "beta_hat": d.beta * q.beta * (1 - q.beta)}
-    if q.z1 is None:
-        return found
-    assert d.z1 is not None
-    assert d.W_zs is not None
-    assert d.W_z is not None
-    assert d.b_z is not None
-    assert d.P is not None
-    H, zeta = p["s_0"].shape[1], d.z1 * (1 - q.z1**2)
-    column = zeta[:, :, None]
-    found |= {
-        "W_zh": d.W_zs[:, :, :H] + column * p["s_0"][:, None],
-        "W_zg": d.W_zs[:, :, H:] + column * p["g_0"][:, None],
-        "W_z": d.W_z + column * p["z_0"][:, None],
-        "b_z": d.b_z + zeta,
-        "s_0": _product(p["W_zh"].mT, zeta),
-        "g_0": _product(p["W_zg"].mT, zeta),
-        "z_0": _product(p["W_z"].mT, zeta),
-        "P": d.P,
-    }
-    if d.P_bar is not None and d.b_bar is not None:
-        found |= {"P_bar": d.P_bar, "b_bar": d.b_bar}
+    names = {"W_ah": d.W_ah, "alpha_hat": d.alpha, "beta_hat": d.beta, "b_a": d.b_a, "W_z": d.W_z, "b_z": d.b_z}
+    names |= {"P": d.P, "P_bar": d.P_bar, "b_bar": d.b_bar}
+    found |= {name: each for name, each in names.items() if each is not None} | {"W_ax": d.W_x[:, rows:]}
+    parts = ("W_zh", "W_zg", "s_0", "g_0", "z_0")
+    if q.z1 is not None:
+        found |= {name: memory.empty(p[name].shape, d.W_h.dtype) for name in parts}
+    none = np.empty(0, d.W_h.dtype)
+    given = (q.beta, q.z1, d.alpha, d.beta, d.z1, d.W_zs, d.W_z, d.b_z, *(found.get(name) for name in parts))
+    beta, z1, *gradients = (none if each is None else flat(each) for each in given)
+    (alpha_hat, _), (W_zh, W_zg, W_z, _, *starts) = _sources(p)
+    kernels().constants_back(*_sizes(p), alpha_hat, beta, z1, W_zh, W_zg, W_z, *starts, *gradients)
     return found

@@ -59,13 +59,15 @@ class Kernels:
     def __init__(self) -> None:
         from .backward_pass import backward
         from .forward_pass import forward
-        from .packing import collect, pack
+        from .packing import collect, constants, constants_back, pack
 
         stamp = _sources()
         self.pack = Kernel(pack, stamp)
         self.forward = Kernel(forward, stamp)
         self.backward = Kernel(backward, stamp)
         self.collect = Kernel(collect, stamp)
+        self.constants = Kernel(constants, stamp)
+        self.constants_back = Kernel(constants_back, stamp)
 
 
 @cache

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from .layout import BLOCK, PRINTED, RECURSIVE
 from .vectors import get, inner, put
 
@@ -171,3 +173,56 @@ def collect(
             _blocks(total, g.P, Z, H2, 0, H2, Z, d_P_bar, e * H2 * Z)
             _copy(total, g.b_bar, H2, d_b_bar, e * H2)
         _through_first_step(s, g, e, z1, P, P_bar, total, d_z1, d_P, d_P_bar, d_b_bar)
+
+
+@inner
+def _sigm(x):
+    return 1.0 / (1.0 + math.exp(-x))
+
+
+@inner
+def _row_times(matrix, e, row, rows, columns, vector):
+    """`W[row] v` of member e."""
+    total = 0.0
+    for i in range(columns):
+        total += get(matrix, (e * rows + row) * columns + i) * get(vector, e * columns + i)
+    return total
+
+
+def constants(H, Z, alpha_hat, beta_hat, W_zh, W_zg, W_z, b_z, s_0, g_0, z_0, alpha, beta, z1):
+    """`α = softplus(α̂)`, `β = sigm(β̂)` and `z¹ = tanh(W_zh s⁰ + W_zg ĝ⁰ + W_z z⁰ + b_z)` of all members."""
+    for i in range(alpha.size):
+        a = np.float64(get(alpha_hat, i))
+        put(alpha, i, max(a, 0.0) + math.log1p(math.exp(-abs(a))))
+        put(beta, i, _sigm(np.float64(get(beta_hat, i))))
+    for k in range(z1.size):
+        e, j = k // Z, k % Z
+        zeta = get(b_z, k) + _row_times(W_zh, e, j, Z, H, s_0) + _row_times(W_zg, e, j, Z, H, g_0)
+        put(z1, k, math.tanh(zeta + _row_times(W_z, e, j, Z, Z, z_0)))
+
+
+def constants_back(
+    H, Z, alpha_hat, beta, z1, W_zh, W_zg, W_z, s_0, g_0, z_0, d_alpha, d_beta, d_z1, d_W_zs, d_W_z, d_b_z, d_W_zh,
+    d_W_zg, d_s_0, d_g_0, d_z_0,
+):  # fmt: skip
+    """From gradients of α, β and z¹ to those of α̂, β̂ (in their place) and of all that z¹ comes from.
+
+    `d_W_z` and `d_b_z` already hold what comes from later steps, and so does `d_W_zs`, to be divided.
+    """
+    for i in range(d_alpha.size):
+        put(d_alpha, i, get(d_alpha, i) * _sigm(np.float64(get(alpha_hat, i))))
+        put(d_beta, i, get(d_beta, i) * get(beta, i) * (1.0 - get(beta, i)))
+    for k in range(z1.size):
+        e, j = k // Z, k % Z
+        zeta = get(d_z1, k) * (1.0 - get(z1, k) * get(z1, k))
+        put(d_b_z, k, get(d_b_z, k) + zeta)
+        for i in range(H):
+            at = k * H + i
+            put(d_W_zh, at, get(d_W_zs, 2 * k * H + i) + zeta * get(s_0, e * H + i))
+            put(d_W_zg, at, get(d_W_zs, 2 * k * H + H + i) + zeta * get(g_0, e * H + i))
+            put(d_s_0, e * H + i, (get(d_s_0, e * H + i) if j > 0 else 0.0) + zeta * get(W_zh, at))
+            put(d_g_0, e * H + i, (get(d_g_0, e * H + i) if j > 0 else 0.0) + zeta * get(W_zg, at))
+        for i in range(Z):
+            at = k * Z + i
+            put(d_W_z, at, get(d_W_z, at) + zeta * get(z_0, e * Z + i))
+            put(d_z_0, e * Z + i, (get(d_z_0, e * Z + i) if j > 0 else 0.0) + zeta * get(W_z, at))

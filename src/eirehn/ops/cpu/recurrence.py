@@ -151,9 +151,9 @@ class Recurrence:
         self._check(parameters, inputs, h0, mask)
         self.shapes = inputs.shape, h0.shape, [None if p is None else p.shape for p in parameters]
         self.none = np.empty(0, self.dtype)
-        masks = self.none if mask is None else _flat(mask)
-        self.data = _flat(inputs), _flat(h0), masks, mask is not None, plan.sizes, plan.starts, reverse
-        self.flat = [self.none if p is None else _flat(p) for p in parameters]
+        masks = self.none if mask is None else flat(mask)
+        self.data = flat(inputs), flat(h0), masks, mask is not None, plan.sizes, plan.starts, reverse
+        self.flat = [self.none if p is None else flat(p) for p in parameters]
         self.limit = self.dtype.type(_LIMIT[self.dtype.itemsize])
         self.kept: tuple[memory.Bytes, Array] | None = None
 
@@ -242,7 +242,7 @@ class Recurrence:
         kept, self.kept = self.kept, None  # there is none when backward runs a second time
         raw, packed = kept or self._packed(True)
         kernel, size, data = kernels().backward, packed.size // plan.members, self.data
-        given_too = _flat(out), _flat(d_out), self.none if d_cost is None else _flat(d_cost), d_cost is not None
+        given_too = flat(out), flat(d_out), self.none if d_cost is None else flat(d_cost), d_cost is not None
         results = (
             self.none if d_inputs is None else d_inputs.reshape(-1),
             d_inputs is not None,
@@ -255,9 +255,11 @@ class Recurrence:
 
         self._run(workers, parts, f[0].size + 3 * s.lanes, take_part)
         gradients = [None if shape is None else memory.empty(shape, self.dtype) for shape in self.shapes[2]]
-        flat = [self.none if gradient is None else gradient.reshape(-1) for gradient in gradients]
+        targets = [self.none if gradient is None else gradient.reshape(-1) for gradient in gradients]
         _, _, _, alpha, _, z1, _, _, _, P, P_bar, *_ = self.flat
-        kernels().collect(s, g, sums.reshape(plan.members, parts, g.size), alpha, z1, P, P_bar, self.limit, *flat)
+        kernels().collect(
+            s, g, sums.reshape(plan.members, parts, g.size), alpha, z1, P, P_bar, self.limit, *targets
+        )
         memory.give(raw)
         memory.give(sums_raw)
         return Gradients(d_inputs, d_h0, Parameters(*gradients))  # type: ignore[arg-type]  # W_h and b are never None
@@ -273,7 +275,7 @@ def check_dtype(name: str, array: Array, dtype: np.dtype[Any]) -> None:
         raise ValueError(f"{name} must be of {dtype}, as u is, got {array.dtype}")
 
 
-def _flat(array: Array) -> Array:
+def flat(array: Array) -> Array:
     """In order, in one piece, and writable: numba would compile everything once more for an array that is not."""
     flat = array.ravel()
     return flat if flat.flags.writeable else flat.copy()
