@@ -96,6 +96,15 @@ def test_one_model_over_a_stack_of_inputs():
     assert all(close(a, b) for a, b in zip(found, expected, strict=True))
 
 
+def test_members_along_the_last_axis():
+    layers, parameters, frame = ensemble("EIREHN-printed")
+    x, h0 = draw(layers[0], 4, 3)
+    last = {key: value.detach().movedim(0, -1).contiguous().requires_grad_() for key, value in parameters.items()}
+    vmap(call_of(frame), in_dims=(-1, None, None))(last, x, h0)[0].square().sum().backward()
+    vmap(call_of(frame), in_dims=(0, None, None))(parameters, x, h0)[0].square().sum().backward()
+    assert all(close(last[key].grad.movedim(-1, 0), parameters[key].grad) for key in parameters)
+
+
 def test_a_vmap_inside_another_is_still_one_call(monkeypatch):
     layers, parameters, frame = ensemble("EIREHN-printed")
     x, h0 = inputs(layers, 4, 3)
