@@ -28,8 +28,8 @@ def label(recipe: Recipe) -> str:
         text += f", depth {network.max_depth}"
     if recipe.name.endswith("-best"):
         text += ", our recipe"
-    if recipe.optimisation.price:
-        text += f", price {recipe.optimisation.price:.0e}".replace("e-0", "e-")
+    if "-price-" in recipe.name or recipe.optimisation.price:
+        text += f", price {recipe.optimisation.price:.0e}".replace("e-0", "e-").replace("0e+00", "0")
     if network.kind == "EIREHN" and network.weight_update != "printed":
         text += f", {network.weight_update}"
     return text
