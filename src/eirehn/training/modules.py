@@ -35,7 +35,7 @@ class Task(pl.LightningModule):
         self.latest: dict[str, Tensor] = {}  # this epoch's figures, (M,) each
         # Not buffers: those follow the weights' type, and several processes would overwrite each other's.
         self.best = Best(self.ensemble)
-        self.sums = torch.zeros(3, self.ensemble.size, dtype=torch.float64)  # this epoch's losses, depths, steps
+        self.sums = torch.zeros(2, self.ensemble.size, dtype=torch.float64)  # this epoch's losses and sequences
         self.averages = [value.detach().clone() for value in self.ensemble.stacked] if optimisation.average else []
 
     def carry(self, state: Any) -> None:
@@ -87,10 +87,9 @@ class Task(pl.LightningModule):
         outcome: Outcome = self.ensemble(x, self.carried, with_cost=self.optimisation.price > 0)
         self.carry(outcome.state)
         errors = self.errors(outcome.prediction, target)  # (M,)
+        rows = x.size(1) if share > 0 else 0  # a process that only takes part does not count
         with torch.no_grad():
-            self.sums += torch.stack(
-                [errors.double(), outcome.depth.flatten(1).double().mean(1), torch.ones_like(self.sums[2])]
-            )
+            self.sums += torch.stack([errors.double() * rows, torch.full_like(self.sums[1], rows)])
         if outcome.cost is not None:
             errors = errors + self.optimisation.price * outcome.cost.flatten(1).mean(1)
         # A member's gradient comes from its own summand alone, so the sum trains each as if alone.
@@ -147,8 +146,8 @@ class Task(pl.LightningModule):
         self._totals = []
         self.carried = self._reading
         metric = self.figure(total / count)
-        losses, _, batches = self._sum_over_processes(self.sums)
-        self.latest = {"train_loss": losses / batches, self.metric: metric, "depth": depth / cases}
+        losses, sequences = self._sum_over_processes(self.sums)
+        self.latest = {"train_loss": losses / sequences, self.metric: metric, "depth": depth / cases}
         self.best.consider(self.sign * metric, self.current_epoch, self.ensemble)
         self._swap_averages()
 
