@@ -9,7 +9,7 @@ import pytest
 
 from eirehn.recipes import find, recipes
 from eirehn.recipes.reproduce import experiments
-from eirehn.recipes.results import about_this_run, paper_figure, row
+from eirehn.recipes.results import paper_figure, row
 
 RESULT = {
     "recipe": "synthetic-ei-rehn-20",
@@ -66,10 +66,3 @@ def test_the_experiments() -> None:
         "outer",
         "none",
     }
-
-
-def test_where_figures_come_from() -> None:
-    about = about_this_run("eirehn reproduce synthetic")
-    assert about["command"] == "eirehn reproduce synthetic"
-    assert "cores of" in about["machine"]
-    assert {"python", "torch", "eirehn"} <= set(about["versions"])

@@ -14,10 +14,11 @@ from ..report.content import Report
 from ..report.html import write_report
 from ..training.folder import RunFolder
 from ..training.progress import Event
+from ..training.provenance import provenance
 from ..training.recipe import Recipe
 from ..training.workers import train_all
 from . import analysis, synthetic
-from .results import about_this_run, row
+from .results import row
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def reproduce(
     by_name = {result["recipe"]: result for result in trained}
     results = {
         "experiment": experiment.name,
-        **about_this_run(command),
+        "command": command,
+        **provenance(),
         "quick": cut != Cut(),
         **_about_data(rows),
         "rows": [row(recipe, by_name[recipe.name]) for recipe in rows],
@@ -134,7 +136,8 @@ def report_on(folders: Sequence[Path], path: Path, *, command: str) -> Path:
         rows.append(row(runs[-1].recipe, result))
     results = {
         "experiment": "runs",
-        **about_this_run(command),
+        "command": command,
+        **provenance(),
         "quick": False,
         **_about_data([run.recipe for run in runs]),
         "rows": rows,

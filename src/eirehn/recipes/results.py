@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import platform
 import statistics
-import subprocess
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from ..report.published import published
 from ..training.recipe import Hardware, Recipe
-from ..training.workers import cores
 from . import synthetic
-
-PACKAGES = ("eirehn", "torch", "numpy", "numba", "pytorch-lightning", "triton")
 
 
 def spread(values: Sequence[float]) -> float | None:
@@ -66,6 +58,8 @@ def row(recipe: Recipe, result: dict[str, Any]) -> dict[str, Any]:
         "seconds": result["seconds"],
         "depth": statistics.fmean(result["depth"]),
         "best_epoch": result["best_epoch"],
+        "commit": result.get("commit"),
+        "machine": result.get("machine"),
     }
 
 
@@ -98,49 +92,3 @@ def _same_row(one: Recipe, other: Recipe) -> bool:
         )
 
     return whole(one) == whole(other)
-
-
-def about_this_run(command: str) -> dict[str, Any]:
-    """Where figures came from: the command, the code, the machine and the versions."""
-    return {"command": command, "commit": _commit(), "machine": machine(), "versions": versions()}
-
-
-def machine() -> str:
-    name = platform.processor() or platform.machine()
-    try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                name = line.partition(":")[2].strip()
-                break
-    except OSError:
-        pass
-    gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
-    return f"{cores()} cores of {name}{gpu}"
-
-
-def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
-
-
-def _commit() -> str | None:
-    """The commit of the checkout this code runs from, marked where files differ from it."""
-    here = Path(__file__).parent
-
-    def git(*arguments: str) -> str:
-        asked = subprocess.run(["git", "-C", str(here), *arguments], capture_output=True, text=True, check=True)
-        return asked.stdout.strip()
-
-    try:
-        git(
-            "ls-files", "--error-unmatch", str(Path(__file__))
-        )  # not the repository an environment happens to lie in
-        commit = git("rev-parse", "HEAD")
-        return f"{commit} with changes" if git("status", "--porcelain", "--", str(here.parent)) else commit
-    except (OSError, subprocess.CalledProcessError):
-        return None

@@ -27,6 +27,7 @@ from .checkpoints import WholeFiles, seeded
 from .folder import RunFolder
 from .modules import Classification, Regression, Task
 from .progress import Event, Telling
+from .provenance import provenance
 from .recipe import Recipe
 
 TASKS: dict[str, type[Task]] = {"regression": Regression, "classification": Classification}
@@ -193,6 +194,7 @@ def summary(task: Task, recipe: Recipe, split: Split, seconds: float) -> dict[st
         "depth": depth,
         "parameters": sum(value[0].numel() for value in task.ensemble.stacked if value.requires_grad),
         "seconds": round(seconds, 1),
+        **provenance(),
     }
 
 

@@ -18,12 +18,8 @@ from ..files import RunError
 from .callbacks import Stopped
 from .folder import RunFolder
 from .progress import Event
+from .provenance import cores
 from .recipe import Recipe
-
-
-def cores() -> int:
-    """The cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def train_all(
