@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from ..files import RunError, read_json, write_json
+from ..files import RunError, lock, read_json, write_json
 from .recipe import Recipe
 
 
@@ -74,7 +74,7 @@ class RunFolder:
             self._lock = open(self.path / ".lock", "ab")
         except OSError as error:
             raise RunError(f"cannot write to {self.path}: {error.strerror}") from error
-        if not _lock(self._lock):
+        if not lock(self._lock):
             self._lock.close()
             self._lock = None
             raise RunError(f"{self.path} is in use by another process")
@@ -86,18 +86,3 @@ class RunFolder:
         if self._lock is not None:
             self._lock.close()  # the system lets go of the lock with it, and when a process is killed
             self._lock = None
-
-
-def _lock(file: IO[bytes]) -> bool:
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
