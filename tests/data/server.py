@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
@@ -64,16 +64,12 @@ def serving(content: bytes):
                 self.wfile.write(body[half:])
 
         def finish(self):
-            try:
+            with suppress(OSError):
                 super().finish()
-            except OSError:
-                pass
 
         def handle(self):
-            try:
+            with suppress(OSError):  # the client has gone
                 super().handle()
-            except OSError:
-                pass  # the client has gone
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     server.daemon_threads = True
