@@ -12,7 +12,7 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +27,6 @@ PATIENCE = 4
 """So many breaks in a row that brought less than a chunk, and an address is given up."""
 LARGEST = 1 << 30
 """A file whose size is not known may have so many bytes."""
-HAND_OVER = "get it by other means and give --from PATH"
 
 
 @dataclass(frozen=True)
@@ -40,6 +39,14 @@ class Remote:
     """As `sha256:…`, or `md5:…` where no other is published."""
     size: int | None = None
     """In bytes, where it is published."""
+
+
+class DownloadError(RunError):
+    """No address of a file would do."""
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what}; get it by other means and give --from PATH")
+        self.what = what
 
 
 class RefusedError(Exception):
@@ -79,7 +86,20 @@ def fetch(
                 return target
             except (RefusedError, BrokenError) as error:
                 reasons.append(f"{urllib.parse.urlsplit(url).hostname}: {error}")
-    raise RunError(f"cannot download {remote.name} ({'; '.join(reasons)}); {HAND_OVER}")
+    raise DownloadError(f"cannot download {remote.name} ({'; '.join(reasons)})")
+
+
+def fetch_any(
+    remotes: Sequence[Remote], folder: Path, *, tell: Tell | None = None, timeout: float = 30.0, pause: float = 1.0
+) -> Path:
+    """The first of several files, each as good as the others, that can be had."""
+    failed: list[str] = []
+    for remote in sorted(remotes, key=lambda remote: not (folder / remote.name).exists()):
+        try:
+            return fetch(remote, folder, tell=tell, timeout=timeout, pause=pause)
+        except DownloadError as error:
+            failed.append(error.what)
+    raise DownloadError("; ".join(failed))
 
 
 def matches(path: Path, remote: Remote) -> bool:
