@@ -114,7 +114,7 @@ def words(path: Path, encoding: str = "utf-8") -> Iterator[list[str]]:
 def characters(path: Path, encoding: str = "utf-8") -> Iterator[npt.NDArray[np.uint32]]:
     """The code points of a text, a piece of it at a time."""
     for _, block in blocks(path, encoding):
-        yield np.frombuffer(block.encode("utf-32-le", "surrogatepass"), "<u4")
+        yield np.frombuffer(block.encode("utf-32-le"), "<u4")
 
 
 def blocks(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
