@@ -20,8 +20,10 @@ def main() -> None:
     parser.add_argument("--check", action="store_true", help="write nothing; exit code 1 where they differ")
     check = parser.parse_args().check
     readme = ROOT / "README.md"
-    before, _, rest = readme.read_text("utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
+    before, begin, rest = readme.read_text("utf-8").partition(BEGIN)
+    _, end, after = rest.partition(END)
+    if not begin or not end:
+        sys.exit(f"README.md lacks one of its marks {BEGIN.strip()} and {END.strip()}")
     results = json.loads((ROOT / "results" / "synthetic.json").read_text("utf-8"))
     text = f"{before}{BEGIN}{markdown_table(results).rstrip()}\n{END}{after}"
     if check and text != readme.read_text("utf-8"):

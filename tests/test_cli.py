@@ -65,7 +65,7 @@ def test_reproduce(reproduced: tuple[Path, subprocess.CompletedProcess[str]]) ->
         assert len(row["values"]) == 2
         assert row["mean"] == pytest.approx(sum(row["values"]) / 2)
     page = (folder / "runs" / "report.html").read_text()
-    assert "Cut short" in page
+    assert "Changed: epochs" in page
     assert "EI-REHN-10" in page
     assert "runs/report.html" in done.stdout
 
@@ -217,6 +217,10 @@ MISTAKES = [
     (["train", "--optimisation.optimizer", "adagrad"], "optimizer must be one of adam"),
     (["train", "--seeds", "[1,1]"], "seeds must be different"),
     (["train", "--hardware.precision", "8-bit"], "precision must be one of"),
+    (["train", "--hardware.strategy", "ddp_fork"], "strategy must be one of auto, ddp"),
+    (["train", "--seeds", "[4294967296]"], "below 2**32"),
+    (["train", "--name", ""], "name must be text"),
+    (["train", "--recipe", ""], "there is no recipe ''"),
     (["train", "--no_such_flag", "1"], "no_such_flag"),
     (["train", "--config", "nowhere.yaml"], "nowhere.yaml"),
     (["reproduce", "table9"], "there is nothing to reproduce called 'table9'"),
@@ -249,6 +253,46 @@ def test_mistakes(
     assert len(told.splitlines()) == 1
     assert told.startswith("eirehn: ")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_recipe_named_in_a_file_is_not_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from eirehn.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my.yaml").write_text("recipe: synthetic-rnn-20\n")
+    assert main(["train", "--config", "my.yaml"]) == 2
+    assert "named once, by --recipe" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("hardware", [["accelerator", "gpu"], ["devices", "0"], ["devices", "lots"]])
+def test_hardware_that_is_not_there(
+    hardware: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from eirehn.cli import main
+
+    if torch.cuda.is_available():
+        pytest.skip("it is there")
+    monkeypatch.chdir(tmp_path)
+    assert main([*small_training(), f"--hardware.{hardware[0]}", hardware[1]]) == 2
+    assert capsys.readouterr().err.startswith("eirehn: hardware: ")
+
+
+def test_a_reader_that_goes_away(tmp_path: Path) -> None:
+    line = f"{sys.executable} -m eirehn recipes | true; exit ${{PIPESTATUS[0]}}"
+    settings = {key: value for key, value in environment().items() if key != "PYTHONUNBUFFERED"}
+    done = subprocess.run(["bash", "-c", line], env=settings, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode in (0, 141)
+    assert done.stderr == ""
+
+
+def test_letters_a_terminal_does_not_have(tmp_path: Path) -> None:
+    line = [sys.executable, "-m", "eirehn", "--help"]
+    settings = {**environment(), "PYTHONIOENCODING": "ascii"}
+    done = subprocess.run(line, env=settings, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "reproduce NAME" in done.stdout
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:

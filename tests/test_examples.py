@@ -32,3 +32,8 @@ def test_synthetic_depth_refuses_no_epochs(tmp_path):
 def test_elastic_gate(tmp_path):
     assert run("elastic_gate.py", "--out", tmp_path / "gate.png").returncode == 0
     assert (tmp_path / "gate.png").exists()
+
+
+def test_the_readme_has_the_table_of_the_results():
+    done = run("readme_table.py", "--check")
+    assert done.returncode == 0, done.stderr

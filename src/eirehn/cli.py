@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
@@ -39,16 +41,21 @@ class UsageError(Exception):
 def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        return run(given)
+        code = run(given)
+        sys.stdout.flush()
+        return code
     except (UsageError, RunError, ValueError) as error:
         print(f"eirehn: {_one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print(f"eirehn: stopped; the same command goes on from what is saved: {_command(given)}", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()  # whoever read our output has gone; there is nobody to tell
+    except BrokenPipeError:  # whoever read our output has gone, and Python would say so when it flushes
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
+    except OSError as error:
+        print(f"eirehn: {_one_line(error)}", file=sys.stderr)
+        return 2
 
 
 def run(given: list[str]) -> int:
@@ -111,7 +118,6 @@ def reproduce(given: list[str]) -> None:
             display.print(f"{recipe.name}: test {result['metric']} {mean} in {result['seconds']:.0f} s")
 
         results = _going_on(
-            given,
             lambda: carry_out(
                 _chosen(known[asked.name], asked.rows),
                 folder,
@@ -143,13 +149,16 @@ def train(given: list[str]) -> None:
     parser.add_argument("--config", action="config", help="YAML file with any fields of a recipe")
     parser.add_argument("--out", type=Path | None, help="the run's folder; default runs/NAME")
     parser.add_class_arguments(Recipe)
-    if named := _named_recipe(given):
+    named = _named_recipe(given)
+    if named is not None:
         parser.set_defaults(_flat(find(named).to_dict()))
     asked = _parse(parser, given)
+    if asked.recipe != named:
+        raise UsageError("a recipe is named once, by --recipe on the command line; a YAML file holds fields")
     recipe = _recipe(asked)
     folder = asked.out or Path("runs") / recipe.name
     with Display(_console()) as display:
-        result = _going_on(["train", *given], lambda: carry_out(recipe, folder, tell=display))
+        result = _going_on(lambda: carry_out(recipe, folder, tell=display))
     if first_process():
         _print_result(recipe.seeds, result)
         print(f"run: {folder}")
@@ -187,6 +196,7 @@ def recipes(given: list[str]) -> None:
     parser = _parser("recipes", recipes)
     parser.add_argument("name", type=str | None, nargs="?", help="print this recipe as YAML")
     asked = _parse(parser, given)
+    from .models import SHALLOW
     from .recipes import find
     from .recipes import recipes as known
 
@@ -197,8 +207,9 @@ def recipes(given: list[str]) -> None:
         return
     for name, recipe in known().items():
         network, optimisation = recipe.network, recipe.optimisation
+        depth = "" if network.kind in SHALLOW else f"depth {network.max_depth}"
         print(
-            f"{name:34} {network.kind:7} {network.hidden_size:4} units  depth {network.max_depth:2}  "
+            f"{name:34} {network.kind:7} {network.hidden_size:4} units  {depth:8}  "
             f"{optimisation.epochs} epochs  {len(recipe.seeds)} seeds"
         )
 
@@ -298,7 +309,7 @@ def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-def _going_on(given: list[str], work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+def _going_on(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     from .training.callbacks import Stopped
 
     try:
@@ -330,4 +341,7 @@ def _one_line(error: BaseException) -> str:
 
 
 def entry() -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without these letters is no reason to fail
     sys.exit(main())

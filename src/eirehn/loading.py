@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,23 @@ def load(
     about = read_json(folder / "model.json")
     model = _blank(about, folder)
     index = _member(about, seed, folder)
-    for name, value in read_values(folder / f"{which}.safetensors").items():
-        parameter = dict(model.named_parameters()).get(name)
-        if parameter is None or parameter.shape != value[index].shape:
-            raise RunError(f"{folder / which}.safetensors does not fit the model in model.json ({name})")
-        parameter.data = value[index].clone()
+    if which == "best" and about["best_score"][index] is None:
+        raise RunError(
+            f"{folder} has no best epoch of seed {about['seeds'][index]}: it has diverged, or not got there"
+        )
+    path = folder / f"{which}.safetensors"
+    values = read_values(path)
+    own = dict(model.named_parameters())
+    check_values({name: parameter[None] for name, parameter in own.items()}, values, path)
+    for name, parameter in own.items():
+        parameter.data = values[name][index].clone()
     return model.to(device).eval()
+
+
+def check_values(own: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tensor], path: Path) -> None:
+    """That `values` are those of a stack of models with parameters like `own`, (M, …) each."""
+    if own.keys() != values.keys() or any(own[name].shape[1:] != values[name].shape[1:] for name in own):
+        raise RunError(f"{path} does not fit the model it lies beside")
 
 
 def read_values(path: Path) -> dict[str, torch.Tensor]:
@@ -61,9 +73,11 @@ def read_values(path: Path) -> dict[str, torch.Tensor]:
 def _blank(about: Any, folder: Path) -> SequenceModel:
     try:
         network = Network(**about["network"])
+        if not len(about["seeds"]) == len(about["best_score"]) > 0:
+            raise ValueError("seeds and best_score do not agree")
         return SequenceModel(network, about["input_size"], about["output_size"], last=about["last"])
     except (KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{folder / 'model.json'} is damaged: {error}") from error
+        raise RunError(f"{folder / 'model.json'} is damaged: {error!r}") from error
 
 
 def _member(about: Any, seed: int | None, folder: Path) -> int:

@@ -1,4 +1,4 @@
-"""Whole models: a recurrent network of the family and a head for regression or classification."""
+"""Whole models: a recurrent network of the family and a head for regression, classification or language."""
 
 from __future__ import annotations
 
@@ -94,6 +94,20 @@ class Network:
                 raise ValueError(f"start: {self.kind} has no such initial value ({error})") from None
         return layer  # type: ignore[no-any-return]
 
+    def run(
+        self, layer: nn.Module, x: Tensor, hx: Any, *, max_depth: int | None, with_cost: bool
+    ) -> tuple[Tensor, Any, Tensor, Tensor | None]:
+        """Output, final state, depths and, where asked for, their cost, of a layer that `build` made."""
+        if self.kind not in SHALLOW:
+            out, state, depth, *cost = layer(x, hx, max_depth=max_depth, return_depth=True, return_cost=with_cost)
+            return out, state, depth, cost[0] if cost else None
+        if max_depth is not None:
+            raise ValueError(f"{self.kind} has no inner steps for max_depth to cap")
+        out, state = layer(x, hx)
+        h = state[0] if isinstance(state, tuple) else state
+        depth = torch.ones(h.size(0), *out.shape[:-1], dtype=torch.int64, device=out.device)
+        return out, state, depth, depth.to(out.dtype) if with_cost else None
+
 
 class Outcome(NamedTuple):
     prediction: Tensor
@@ -125,22 +139,41 @@ class SequenceModel(nn.Module):
 
     def run(self, x: Tensor, hx: Any = None, *, max_depth: int | None = None, with_cost: bool = False) -> Outcome:
         """As `forward`, and the final state, the depths taken and their differentiable cost."""
-        depth: Tensor
-        cost: Tensor | None = None
-        if self.network.kind in SHALLOW:
-            if max_depth is not None:
-                raise ValueError(f"{self.network.kind} has no inner steps for max_depth to cap")
-            out, state = self.body(x, hx)
-            h = state[0] if isinstance(state, tuple) else state
-            depth = torch.ones(h.size(0), *out.shape[:-1], dtype=torch.int64, device=out.device)
-            cost = depth.to(out.dtype) if with_cost else None
-        else:
-            options = {"max_depth": max_depth, "return_depth": True, "return_cost": with_cost}
-            out, state, depth, *costs = self.body(x, hx, **options)
-            cost = costs[0] if costs else None
-        features = self._last_states(state) if self.last else out
-        return Outcome(self.head(features), state, depth, cost)
+        out, state, depth, cost = self.network.run(self.body, x, hx, max_depth=max_depth, with_cost=with_cost)
+        return Outcome(self.head(self._last_states(state) if self.last else out), state, depth, cost)
 
     def _last_states(self, state: Any) -> Tensor:
         h = state[0] if isinstance(state, tuple) else state  # (layers · directions, B, H)
         return torch.cat([h[-2], h[-1]], -1) if self.network.bidirectional else h[-1]
+
+
+class LanguageModel(nn.Module):
+    """Tokens in, the logits of the next token out. One matrix embeds them and, with a bias, tells them apart.
+
+    >>> model = LanguageModel(Network("EIREHN", hidden_size=20), vocabulary=50)
+    >>> model(torch.zeros(8, 35, dtype=torch.int64)).shape
+    torch.Size([8, 35, 50])
+    """
+
+    def __init__(self, network: Network, vocabulary: int) -> None:
+        super().__init__()
+        if network.bidirectional:
+            raise ValueError("a language model reads one way: network.bidirectional must be false")
+        self.network = network
+        self.vocabulary = positive_int("vocabulary", vocabulary)
+        self.embedding = nn.Embedding(vocabulary, network.hidden_size)
+        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
+        self.body = network.build(network.hidden_size)
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+
+    def forward(self, tokens: Tensor, hx: Any = None, *, max_depth: int | None = None) -> Tensor:
+        """Logits (B, T, V) of what follows each of `tokens` (B, T)."""
+        return self.run(tokens, hx, max_depth=max_depth).prediction
+
+    def run(
+        self, tokens: Tensor, hx: Any = None, *, max_depth: int | None = None, with_cost: bool = False
+    ) -> Outcome:
+        """As `forward`, and the final state, which the next call takes as `hx` to read on."""
+        options: dict[str, Any] = {"max_depth": max_depth, "with_cost": with_cost}
+        out, state, depth, cost = self.network.run(self.body, self.embedding(tokens), hx, **options)
+        return Outcome(nn.functional.linear(out, self.embedding.weight, self.bias), state, depth, cost)

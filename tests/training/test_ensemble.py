@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import copy
+import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small import DATA, small
 from torch import nn
 
 from eirehn.data.synthetic import SyntheticData
-from eirehn.files import read_json
+from eirehn.files import RunError, read_json
 from eirehn.loading import load, read_values
 from eirehn.models import Network, SequenceModel
 from eirehn.training.batches import Batches
@@ -36,26 +40,72 @@ def test_members_together_are_members_alone(kind: str, tmp_path: Path) -> None:
                 torch.testing.assert_close(stacked[key][index], value[0], rtol=0, atol=1e-9)
 
 
-def test_against_a_loop_of_plain_torch(tmp_path: Path) -> None:
-    """The same training written out: Adam, the same order of the same data, the best epoch on validation."""
-    recipe = small(seeds=(3,), precision="64-true", epochs=5)
+ALL_OPTIONS = {
+    "optimizer": "adamw",
+    "beta2": 0.97,
+    "weight_decay": 0.1,
+    "schedule": "cosine",
+    "warmup": 0.25,
+    "average": 0.8,
+    "clip": 0.05,
+    "price": 1e-3,
+}
+
+
+@pytest.mark.parametrize("options", [{}, ALL_OPTIONS], ids=["plain", "all options"])
+def test_against_a_loop_of_plain_torch(options: dict[str, Any], tmp_path: Path) -> None:
+    """The same training written out: the same order of the same data, the best epoch on validation data."""
+    epochs, batches = 5, 4
+    recipe = small(seeds=(3,), precision="64-true", epochs=epochs, **options)
+    turning = bool(options)
+    recipe = replace(recipe, data=replace(recipe.data, turn=turning))
     result = train(recipe, tmp_path)
     splits = DATA.load()
     x, target = (part.double() for part in splits.train)
     torch.manual_seed(3)
     model = SequenceModel(recipe.network, 2, 2).double()
-    optimizer = torch.optim.Adam(model.parameters(), 0.01)
+    average = [parameter.detach().clone() for parameter in model.parameters()]
+    if options:
+        optimizer = torch.optim.AdamW(model.parameters(), 0.01, (0.9, 0.97), weight_decay=0.1)
+    else:
+        optimizer = torch.optim.Adam(model.parameters(), 0.01)
     best = (float("inf"), 0.0, 0)
-    for epoch in range(5):
-        batches = Batches([x, target], 16, [3])
-        batches.set_epoch(epoch)
-        for xs, ts, _ in batches:
+    step, losses = 0, []
+    for epoch in range(epochs):
+        order = np.random.default_rng([3, epoch]).permutation(60)
+        seen = []
+        for number in range(batches):
+            rows = order[16 * number : 16 * number + 16]
+            xs, ts = x[rows], target[rows]
+            if turning:
+                quarters = np.random.default_rng([3, epoch, number]).integers(4, size=len(rows))
+                turns = [np.linalg.matrix_power(np.array([[0.0, 1.0], [-1.0, 0.0]]), k) for k in quarters]
+                xs, ts = (
+                    torch.stack([s @ torch.from_numpy(turn) for s, turn in zip(part, turns, strict=True)])
+                    for part in (xs, ts)
+                )
             optimizer.zero_grad()
-            nn.functional.mse_loss(model(xs[0]), ts[0]).backward()
+            outcome = model.run(xs, with_cost=True)
+            loss = nn.functional.mse_loss(outcome.prediction, ts)
+            seen += [loss.item()] * len(rows)
+            (loss + options.get("price", 0.0) * outcome.cost.mean()).backward()
+            if options:
+                nn.utils.clip_grad_norm_(model.parameters(), 0.05)
+                progress = (step - 5) / 15  # 20 steps, the first quarter of them to warm up
+                factor = (step + 1) / 6 if step < 5 else 0.5 * (1 + math.cos(math.pi * progress))
+                optimizer.param_groups[0]["lr"] = 0.01 * factor
             optimizer.step()
+            step += 1
+            for mean, parameter in zip(average, model.parameters(), strict=True):
+                mean.mul_(0.8).add_(parameter.detach(), alpha=0.2)
+        losses.append(np.mean(seen))
+        judged = copy.deepcopy(model)
+        if options:
+            for parameter, mean in zip(judged.parameters(), average, strict=True):
+                parameter.data = mean.clone()
         with torch.no_grad():
             validation, test = (
-                nn.functional.mse_loss(model(split.x.double()), split.target.double()).item()
+                nn.functional.mse_loss(judged(split.x.double()), split.target.double()).item()
                 for split in (splits.validation, splits.test)
             )
         best = min(best, (validation, test, epoch + 1))
@@ -63,6 +113,16 @@ def test_against_a_loop_of_plain_torch(tmp_path: Path) -> None:
     assert result["best_epoch"] == [best[2]]
     assert result["best_validation"][0] == pytest.approx(best[0], rel=1e-9)
     assert result["final_values"][0] == pytest.approx(test, rel=1e-9)
+    lines = (tmp_path / "metrics.csv").read_text().splitlines()[1:]
+    assert [float(line.split(",")[2]) for line in lines] == pytest.approx(losses, rel=1e-9)
+
+
+def test_a_member_without_any_figure_has_no_result(tmp_path: Path) -> None:
+    result = train(small(optimizer="sgd", learning_rate=1e38, epochs=1), tmp_path)
+    assert all(math.isnan(value) for value in result["values"])
+    assert read_json(tmp_path / "result.json")["values"] == [None, None]
+    with pytest.raises(RunError, match="has no best epoch of seed 0"):
+        load(tmp_path, seed=0)
 
 
 def test_each_member_sees_all_data_in_an_order_of_its_own() -> None:

@@ -67,7 +67,32 @@ def test_a_damaged_recipe(content: str, tmp_path: Path) -> None:
     assert (tmp_path / "recipe.json").read_text() == content
 
 
-def test_one_process_at_a_time(tmp_path: Path) -> None:
+def test_what_a_killed_write_left_is_in_nobodys_way(tmp_path: Path) -> None:
+    (tmp_path / ".recipe.json.abc123.tmp").write_text("{")
+    train(small(epochs=1), tmp_path)
+    assert not list(tmp_path.glob(".*.tmp"))
+
+
+@pytest.mark.parametrize("content", ["{}", "[]", '{"values": [1]}'])
+def test_a_damaged_result(content: str, tmp_path: Path) -> None:
+    train(small(epochs=1), tmp_path)
+    (tmp_path / "result.json").write_text(content)
+    with pytest.raises(RunError, match=r"result.json is damaged"):
+        train(small(epochs=1), tmp_path)
+
+
+def test_what_is_written_is_on_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced = []
+    real = os.fsync
+    monkeypatch.setattr(
+        os, "fsync", lambda descriptor: (synced.append(os.fstat(descriptor).st_size), real(descriptor))
+    )
+    write_text(tmp_path / "file", "twelve bytes")
+    assert synced[0] == 12  # all of it, before it takes its place
+
+
+def test_one_process_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("eirehn.training.folder.PATIENCE", 0.3)
     holder = subprocess.Popen(
         [
             sys.executable,

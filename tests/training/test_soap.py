@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -30,6 +31,31 @@ def test_before_its_first_basis_it_is_adam() -> None:
             optimizer.step()
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
+def test_after_a_new_basis_it_is_adam_there() -> None:
+    """Steps written out: Adam on the turned gradient, its mean carried over, its squares from the eigenvalues."""
+    matrix, start = problem(1, 5)
+    value = nn.Parameter(start.clone())
+    optimizer = FullSOAP([value], 0.01, (0.9, 0.97), weight_decay=0.1, every=10**9)
+    x, Q = start[0].numpy().copy(), np.eye(5)
+    mean, square, gradients = np.zeros(5), np.zeros(5), []
+    noise = np.random.default_rng(0).standard_normal((131, 5))  # without it the moment has directions of no weight
+    for count in range(1, 131):
+        gradient = matrix[0].numpy() @ x + noise[count]
+        value.grad = (matrix @ value.detach()[..., None])[..., 0] + torch.from_numpy(noise[count])
+        optimizer.step()
+        gradients.append(gradient)
+        turned = Q.T @ gradient
+        mean, square = 0.9 * mean + 0.1 * turned, 0.97 * square + 0.03 * turned**2
+        step = mean / (1 - 0.9**count) / (np.sqrt(square / (1 - 0.97**count)) + 1e-8)
+        x = x * (1 - 0.01 * 0.1) - 0.01 * Q @ step
+        if count == 100:
+            moment = np.mean([np.outer(g, g) for g in gradients], 0)
+            values, basis = np.linalg.eigh(moment)
+            mean, square = basis.T @ (Q @ mean), values.clip(0) * (1 - 0.97**count)
+            Q = basis
+    np.testing.assert_allclose(value.detach().numpy()[0], x, rtol=1e-9)
 
 
 def test_members_do_not_meet() -> None:

@@ -21,7 +21,7 @@ from ..models import ELASTIC, FIXED, SequenceModel
 from ..report.content import Curve, DepthHistogram, EarlyCurve, Example, Saving, TrueDepth
 from ..training.folder import RunFolder
 from ..training.recipe import Recipe
-from .results import label
+from .results import label, spread
 
 EXAMPLES = 6
 
@@ -75,7 +75,7 @@ def squared_errors(
 ) -> tuple[Tensor, Tensor]:
     """The squared error and the depth at each time step of the test data, (N, T) each."""
     test = _test(data)
-    outcome = model.run(test.x, max_depth=max_depth)
+    outcome = model.run(test.x.to(model.head.weight.dtype), max_depth=max_depth)
     return (outcome.prediction - test.target).double().square().mean(-1), outcome.depth[-1]
 
 
@@ -89,7 +89,7 @@ def early_curve(run: Trained) -> EarlyCurve:
         run.label,
         list(caps),
         [statistics.fmean(each) for each in errors],
-        [statistics.stdev(each) for each in errors] if len(run.models) > 1 else None,
+        [spread(each) or 0.0 for each in errors] if len(run.models) > 1 else None,
     )
 
 
@@ -148,14 +148,14 @@ def savings(runs: Sequence[Trained], *, rounds: int = 7) -> list[Saving]:
                 depth=statistics.fmean(depth.double().mean().item() for _, depth in measured),
                 milliseconds=time_taken,
                 mean=statistics.fmean(errors),
-                std=statistics.stdev(errors) if len(errors) > 1 else None,
+                std=spread(errors),
             )
         )
     return found
 
 
 def _reading(run: Trained) -> Callable[[], None]:
-    x = _test(run.recipe.data).x
+    x = _test(run.recipe.data).x.to(run.models[0].head.weight.dtype)
 
     def read() -> None:
         for model in run.models:

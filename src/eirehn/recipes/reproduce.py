@@ -17,7 +17,7 @@ from ..training.progress import Event
 from ..training.recipe import Recipe
 from ..training.workers import train_all
 from . import analysis, synthetic
-from .results import about_this_run, row, with_paper
+from .results import about_this_run, row
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Cut:
         shown = f"{epochs[0]} to {epochs[-1]}" if len(epochs) > 1 else f"{epochs[0]}"
         seeds, sequences = len(rows[0].seeds), rows[0].data.train
         return (
-            f"Cut short: epochs {shown}, seeds {seeds}, training sequences {sequences}. "
+            f"Changed: epochs {shown}, seeds {seeds}, training sequences {sequences}. "
             "The figures do not compare with the paper's."
         )
 
@@ -105,8 +105,8 @@ def reproduce(
         "experiment": experiment.name,
         **about_this_run(command),
         "quick": cut != Cut(),
-        **_about_data(rows[0]),
-        "rows": with_paper([row(recipe, by_name[recipe.name]) for recipe in rows]),
+        **_about_data(rows),
+        "rows": [row(recipe, by_name[recipe.name]) for recipe in rows],
     }
     write_json(folder / "results.json", results)
     runs = [analysis.Trained(folder / recipe.name) for recipe in rows]
@@ -115,9 +115,11 @@ def reproduce(
     return results
 
 
-def _about_data(recipe: Recipe) -> dict[str, Any]:
-    noise = recipe.data.noise_std
-    return {"noise_std": noise, "bayes_floor": bayes_floor(noise).mean}
+def _about_data(recipes: Sequence[Recipe]) -> dict[str, Any]:
+    """The noise and the floor, where all have the same."""
+    noises = {recipe.data.noise_std for recipe in recipes}
+    noise = noises.pop() if len(noises) == 1 else None
+    return {"noise_std": noise, "bayes_floor": None if noise is None else bayes_floor(noise).mean}
 
 
 def report_on(folders: Sequence[Path], path: Path, *, command: str) -> Path:
@@ -134,8 +136,8 @@ def report_on(folders: Sequence[Path], path: Path, *, command: str) -> Path:
         "experiment": "runs",
         **about_this_run(command),
         "quick": False,
-        **_about_data(runs[0].recipe),
-        "rows": with_paper(rows),
+        **_about_data([run.recipe for run in runs]),
+        "rows": rows,
     }
     title = runs[0].recipe.name if len(runs) == 1 else f"{len(runs)} runs"
     return write_report(path, content(title, "Trained on the synthetic task.", results, runs))

@@ -6,17 +6,25 @@ import platform
 import statistics
 import subprocess
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from ..report.published import published
-from ..training.recipe import Recipe
+from ..training.recipe import Hardware, Recipe
 from ..training.workers import cores
+from . import synthetic
 
 PACKAGES = ("eirehn", "torch", "numpy", "numba", "pytorch-lightning", "triton")
+
+
+def spread(values: Sequence[float]) -> float | None:
+    """The standard deviation of a sample; NaN where one of it is. (`statistics.stdev` cannot do that.)"""
+    return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 def label(recipe: Recipe) -> str:
@@ -28,8 +36,8 @@ def label(recipe: Recipe) -> str:
         text += f", depth {network.max_depth}"
     if recipe.name.endswith("-best"):
         text += ", our recipe"
-    if recipe.optimisation.price:
-        text += f", price {recipe.optimisation.price:.0e}".replace("e-0", "e-")
+    if "-price-" in recipe.name or recipe.optimisation.price:
+        text += f", price {recipe.optimisation.price:.0e}".replace("e-0", "e-").replace("0e+00", "0")
     if network.kind == "EIREHN" and network.weight_update != "printed":
         text += f", {network.weight_update}"
     return text
@@ -52,31 +60,44 @@ def row(recipe: Recipe, result: dict[str, Any]) -> dict[str, Any]:
         "metric": result["metric"],
         "values": values,
         "mean": statistics.fmean(values),
-        "std": statistics.stdev(values) if len(values) > 1 else None,
+        "std": spread(values),
         "final_mean": statistics.fmean(final),
-        "paper": None,
+        "paper": paper_figure(recipe),
         "seconds": result["seconds"],
         "depth": statistics.fmean(result["depth"]),
         "best_epoch": result["best_epoch"],
     }
 
 
-def with_paper(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The rows of the synthetic experiment with the paper's figure beside each that it has."""
-    tables = published()
-    table1 = {(each["model"], each["hidden"]): each["mean"] for each in tables["synthetic_mse_e3"]}
-    ablation = tables["synthetic_ablation_mse_e3_hidden_20"]
-    fixed = dict(enumerate(ablation["SRHN_depth_1_to_6"], 1))
+def paper_figure(recipe: Recipe) -> float | None:
+    """What the paper has for this row, and None for a recipe that only bears the name of one."""
+    known = {each.name: each for each in (*synthetic.table1(), *synthetic.ablation())}
+    if recipe.name not in known or not _same_row(recipe, known[recipe.name]):
+        return None
+    tables, network = published(), recipe.network
+    if network.kind == "SRHN":
+        figure = tables["synthetic_ablation_mse_e3_hidden_20"]["SRHN_depth_1_to_6"][network.max_depth - 1]
+    elif network.kind == "SREHN":
+        figure = tables["synthetic_ablation_mse_e3_hidden_20"]["SREHN"]
+    else:
+        table = {(each["model"], each["hidden"]): each["mean"] for each in tables["synthetic_mse_e3"]}
+        figure = table[network.kind, network.hidden_size]
+    return float(figure) * 1e-3
 
-    def paper(each: dict[str, Any]) -> float | None:
-        plain = f"synthetic-{'ei-rehn' if each['model'] == 'EIREHN' else each['model'].lower()}-{each['hidden']}"
-        if each["model"] == "SRHN":
-            return fixed.get(each["max_depth"])
-        if each["recipe"] != plain:
-            return None
-        return ablation["SREHN"] if each["model"] == "SREHN" else table1.get((each["model"], each["hidden"]))
 
-    return [{**each, "paper": None if (mean := paper(each)) is None else mean * 1e-3} for each in rows]
+def _same_row(one: Recipe, other: Recipe) -> bool:
+    """Whether they differ at most in what a report of a cut run tells: seeds, epochs, training sequences."""
+
+    def whole(recipe: Recipe) -> Recipe:
+        return replace(
+            recipe,
+            seeds=(0,),
+            hardware=Hardware(),
+            optimisation=replace(recipe.optimisation, epochs=1),
+            data=replace(recipe.data, train=1),
+        )
+
+    return whole(one) == whole(other)
 
 
 def about_this_run(command: str) -> dict[str, Any]:
@@ -116,6 +137,9 @@ def _commit() -> str | None:
         return asked.stdout.strip()
 
     try:
+        git(
+            "ls-files", "--error-unmatch", str(Path(__file__))
+        )  # not the repository an environment happens to lie in
         commit = git("rev-parse", "HEAD")
         return f"{commit} with changes" if git("status", "--porcelain", "--", str(here.parent)) else commit
     except (OSError, subprocess.CalledProcessError):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import warnings
 from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
+from ..files import write_text
 from .content import Report
 from .elements import escape, section
 from .palette import Palette, css_variables
@@ -66,26 +66,8 @@ def _page(report: Report) -> str:
 def write_report(path: str | os.PathLike[str], report: Report) -> Path:
     """Writes the page to `path`, all of it or nothing: no reader and no crash ever meets half a page."""
     target = Path(path)
-    text = render(report)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())  # mkstemp's files are for their owner alone
-        os.replace(name, target)
-    except BaseException:
-        os.unlink(name)
-        raise
+    write_text(target, render(report))
     return target
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _style() -> str:

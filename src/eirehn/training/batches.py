@@ -68,11 +68,12 @@ class Batches:
         for number in range(first, len(self)):
             self._position = number + 1
             rows = order[:, number * self.batch_size : (number + 1) * self.batch_size]  # (M, B)
-            own = rows[:, self.rank :: self.world]
-            share = own.size(1) * self.world / rows.size(1)
-            if not own.size(1):  # fewer sequences than processes: take part, but do not count
-                own = rows[:, :1]
-            yield *self._batch(own, number), share
+            whole = self._batch(rows, number)
+            own = slice(self.rank, None, self.world)
+            count = len(range(*own.indices(rows.size(1))))
+            if not count:  # fewer sequences than processes: take part, but do not count
+                own = slice(0, 1)
+            yield *(part[:, own] for part in whole), count * self.world / rows.size(1)
         self._position = 0
 
     def _batch(self, rows: Tensor, number: int) -> tuple[Tensor, ...]:
@@ -82,7 +83,7 @@ class Batches:
             return batch
         members = []
         for index, seed in enumerate(self.seeds):
-            random = np.random.default_rng([seed, self.epoch, number, self.rank])
+            random = np.random.default_rng([seed, self.epoch, number])
             members.append(self.augment([part[index] for part in batch], random))
         return tuple(torch.stack(parts) for parts in zip(*members, strict=True))
 

@@ -11,14 +11,16 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.utils._pytree import tree_map
 
-from ..models import Outcome, SequenceModel
+from ..models import LanguageModel, Outcome, SequenceModel
+
+Model = SequenceModel | LanguageModel
 
 
 class Ensemble(nn.Module):
     """M models as one: each parameter is stacked along a leading axis, (M, …), and a call becomes one call of each
     recurrence with an ensemble axis. Member m gives what it would give alone."""
 
-    def __init__(self, members: Sequence[SequenceModel]) -> None:
+    def __init__(self, members: Sequence[Model]) -> None:
         super().__init__()
         first = members[0]
         self.names = [name for name, _ in first.named_parameters()]
@@ -33,21 +35,28 @@ class Ensemble(nn.Module):
         # In a tuple, so that its parameters, which hold no values, are not taken for the ensemble's own.
         self._form = (_Runner(copy.deepcopy(first).to("meta")),)
 
-    def forward(self, x: Tensor, *, max_depth: int | None = None, with_cost: bool = False) -> Outcome:
-        """The outcomes of all members, stacked, for `x` (M, B, T, X)."""
+    def forward(
+        self, x: Tensor, hx: Any = None, *, max_depth: int | None = None, with_cost: bool = False
+    ) -> Outcome:
+        """The outcomes of all members, stacked, for `x` (M, B, T, X) and states `hx` as an outcome has them."""
         options = {"max_depth": max_depth, "with_cost": with_cost}
         form = self._form[0].train(self.training)
         values = {f"model.{name}": value for name, value in zip(self.names, self.stacked, strict=True)}
         if self.size == 1:
             alone = {name: value[0] for name, value in values.items()}
-            parts = tree_map(lambda part: part[None], functional_call(form, alone, (x[0],), options))
+            given = (x[0], None if hx is None else tree_map(lambda part: part[0], hx))
+            parts = tree_map(lambda part: part[None], functional_call(form, alone, given, options))
         else:  # with dropout each member draws its own masks
-            call = vmap(lambda own, each: functional_call(form, own, (each,), options), randomness="different")
-            parts = call(values, x)
+            in_dims = (0, 0, None if hx is None else 0)
+            parts = vmap(
+                lambda own, each, state: functional_call(form, own, (each, state), options),
+                in_dims,
+                randomness="different",
+            )(values, x, hx)
         prediction, state, depth, *cost = parts
         return Outcome(prediction, state, depth, cost[0] if cost else None)
 
-    def member(self, index: int) -> SequenceModel:
+    def member(self, index: int) -> Model:
         """Member `index` as a model of its own, with values of its own."""
         model = copy.deepcopy(self._form[0].model).to_empty(device=self.stacked[0].device)
         with torch.no_grad():
@@ -78,10 +87,10 @@ class Ensemble(nn.Module):
 class _Runner(nn.Module):
     """`functional_call` calls a module's `forward`, and we need all that `run` gives."""
 
-    def __init__(self, model: SequenceModel) -> None:
+    def __init__(self, model: Model) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, x: Tensor, **options: Any) -> tuple[Any, ...]:
-        outcome = self.model.run(x, **options)
+    def forward(self, x: Tensor, hx: Any, **options: Any) -> tuple[Any, ...]:
+        outcome = self.model.run(x, hx, **options)
         return outcome[:3] if outcome.cost is None else tuple(outcome)  # vmap returns tensors only

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..data.splits import Splits
-from ..loading import KEPT, read_values
+from ..loading import KEPT, check_values, read_values
 from .batches import Parts
 from .fit import make_task
 from .folder import RunFolder
@@ -28,5 +28,7 @@ def evaluate(run: Path, *, split: str = "test", which: str = "best", max_depth: 
     recipe = RunFolder(run).recipe()
     task = make_task(recipe)
     values = read_values(run / f"{which}.safetensors")
+    check_values(task.ensemble.values(), values, run / f"{which}.safetensors")
+    task.to(next(iter(values.values())).dtype)
     metric, depths = task.measure(Parts(getattr(recipe.data.load(), split)), values, max_depth=max_depth)
     return Figures(task.metric, recipe.seeds, metric, depths)

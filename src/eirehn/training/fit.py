@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.loggers import Logger
 from safetensors.torch import save
 
@@ -42,7 +44,8 @@ def train(
     make_model(recipe)  # a recipe that cannot be is told before anything is written
     run = RunFolder(folder)
     if not first_process():
-        return _train(recipe, run, tell, save_seconds)
+        done = run.read_result()
+        return done if done is not None else _train(recipe, run, tell, save_seconds)
     with run:
         run.open(recipe)
         done = run.read_result()
@@ -95,6 +98,8 @@ class Data(pl.LightningDataModule):
                 f"batch_size must be at least the number of processes, {self.trainer.world_size}, "
                 f"got {self.recipe.optimisation.batch_size}"
             )
+        if self.trainer.world_size > len(self.splits.validation.x):
+            raise ValueError(f"there must be a validation sequence for each of {self.trainer.world_size} processes")
 
     def train_dataloader(self) -> Batches:
         assert self.trainer is not None
@@ -120,8 +125,19 @@ class Data(pl.LightningDataModule):
 
 def make_trainer(recipe: Recipe, folder: Path, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
     hardware = recipe.hardware
+    # Not Apple's GPU, which has no float64 for our sums, unless it is asked for.
+    usual = "gpu" if torch.cuda.is_available() else "cpu"
+    accelerator = usual if hardware.accelerator == "auto" else hardware.accelerator
+    try:
+        return _trainer(recipe, folder, callbacks, accelerator)
+    except (MisconfigurationException, TypeError, RuntimeError, ValueError) as error:
+        raise ValueError(f"hardware: {error}") from error
+
+
+def _trainer(recipe: Recipe, folder: Path, callbacks: Sequence[pl.Callback], accelerator: str) -> pl.Trainer:
+    hardware = recipe.hardware
     return pl.Trainer(
-        accelerator=hardware.accelerator,
+        accelerator=accelerator,
         devices=hardware.devices,
         num_nodes=hardware.num_nodes,
         strategy=hardware.strategy,
@@ -164,6 +180,8 @@ def export(task: Task, recipe: Recipe, folder: Path) -> None:
 
 def summary(task: Task, recipe: Recipe, split: Split, seconds: float) -> dict[str, Any]:
     best, depth = task.measure(Parts(split), task.best.values)
+    # A member that never had a figure on validation data has no best epoch, and its initial values no result.
+    best = [value if epoch >= 0 else math.nan for value, epoch in zip(best, task.best.epoch.tolist(), strict=True)]
     final, _ = task.measure(Parts(split), task.last_values())
     return {
         "recipe": recipe.name,

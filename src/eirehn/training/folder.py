@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
 from ..files import RunError, lock, read_json, write_json
 from .recipe import Recipe
+
+OWN = (
+    "recipe.json",
+    "last.ckpt",
+    "metrics.csv",
+    "model.json",
+    "result.json",
+    "best.safetensors",
+    "last.safetensors",
+)
+RESULT = {"recipe", "metric", "values", "final_values", "best_epoch", "depth", "parameters", "seconds"}
+PATIENCE = 10.0  # seconds to wait for a process that is just saving and about to end
 
 
 class RunFolder:
@@ -49,6 +62,9 @@ class RunFolder:
 
     def open(self, recipe: Recipe) -> None:
         """Makes the folder, or makes sure that it holds a run of this very recipe."""
+        for name in OWN:  # what a process killed while it wrote has left
+            for left in self.path.glob(f".{name}.*.tmp"):
+                left.unlink(missing_ok=True)
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path} is a file, not a run folder")
         if (self.path / "recipe.json").exists():
@@ -63,7 +79,12 @@ class RunFolder:
             write_json(self.path / "recipe.json", recipe.to_dict())
 
     def read_result(self) -> dict[str, Any] | None:
-        return read_json(self.result) if self.result.exists() else None
+        if not self.result.exists():
+            return None
+        result = read_json(self.result)
+        if not isinstance(result, dict) or not set(result) >= RESULT:
+            raise RunError(f"{self.result} is damaged: it is no result of a training")
+        return result
 
     def __enter__(self) -> RunFolder:
         """Takes the folder for this process."""
@@ -74,7 +95,10 @@ class RunFolder:
             self._lock = open(self.path / ".lock", "ab")
         except OSError as error:
             raise RunError(f"cannot write to {self.path}: {error.strerror}") from error
-        if not lock(self._lock):
+        until = time.monotonic() + PATIENCE
+        while not (held := lock(self._lock)) and time.monotonic() < until:
+            time.sleep(0.2)
+        if not held:
             self._lock.close()
             self._lock = None
             raise RunError(f"{self.path} is in use by another process")

@@ -10,10 +10,11 @@ import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from ..data.splits import Split
-from ..models import Outcome, SequenceModel
-from .ensemble import Ensemble
+from ..models import Outcome
+from .ensemble import Ensemble, Model
 from .optimisation import Optimisation
 
 
@@ -26,15 +27,23 @@ class Task(pl.LightningModule):
     metric: str
     sign: int = 1
 
-    def __init__(self, members: Sequence[SequenceModel], optimisation: Optimisation) -> None:
+    def __init__(self, members: Sequence[Model], optimisation: Optimisation) -> None:
         super().__init__()
         self.ensemble = Ensemble(members)
         self.optimisation = optimisation
+        self.carried: Any = None  # the states a batch starts from, where a task reads on
         self.latest: dict[str, Tensor] = {}  # this epoch's figures, (M,) each
         # Not buffers: those follow the weights' type, and several processes would overwrite each other's.
         self.best = Best(self.ensemble)
-        self.sums = torch.zeros(3, self.ensemble.size, dtype=torch.float64)  # this epoch's losses, depths, steps
+        self.sums = torch.zeros(2, self.ensemble.size, dtype=torch.float64)  # this epoch's losses and sequences
         self.averages = [value.detach().clone() for value in self.ensemble.stacked] if optimisation.average else []
+
+    def carry(self, state: Any) -> None:
+        """What the next batch starts from: nothing, unless a task reads on."""
+
+    def figure(self, mean: Tensor) -> Tensor:
+        """The metric from its mean over all summands."""
+        return mean
 
     @abstractmethod
     def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
@@ -57,24 +66,30 @@ class Task(pl.LightningModule):
         self.best.place_like(self.ensemble)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["task"] = {"sums": self.sums, "averages": self.averages, "best": self.best.state_dict()}
+        checkpoint["task"] = {
+            "sums": self.sums,
+            "averages": self.averages,
+            "best": self.best.state_dict(),
+            "carried": self.carried,
+        }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         state = checkpoint["task"]
-        self.sums, self.averages = state["sums"], state["averages"]
+        self.sums, self.averages, self.carried = state["sums"], state["averages"], state["carried"]
         self.best.load_state_dict(state["best"])
 
     def on_train_epoch_start(self) -> None:
         self.sums.zero_()
+        self.carried = None
 
     def training_step(self, batch: tuple[Tensor, Tensor, float], batch_index: int) -> Tensor:
         x, target, share = batch
-        outcome: Outcome = self.ensemble(x, with_cost=self.optimisation.price > 0)
+        outcome: Outcome = self.ensemble(x, self.carried, with_cost=self.optimisation.price > 0)
+        self.carry(outcome.state)
         errors = self.errors(outcome.prediction, target)  # (M,)
+        rows = x.size(1) if share > 0 else 0  # a process that only takes part does not count
         with torch.no_grad():
-            self.sums += torch.stack(
-                [errors.double(), outcome.depth.flatten(1).double().mean(1), torch.ones_like(self.sums[2])]
-            )
+            self.sums += torch.stack([errors.double() * rows, torch.full_like(self.sums[1], rows)])
         if outcome.cost is not None:
             errors = errors + self.optimisation.price * outcome.cost.flatten(1).mean(1)
         # A member's gradient comes from its own summand alone, so the sum trains each as if alone.
@@ -92,6 +107,7 @@ class Task(pl.LightningModule):
 
     def on_validation_epoch_start(self) -> None:
         self._totals: list[Tensor] = []
+        self._reading, self.carried = self.carried, None
         self._swap_averages()
 
     def validation_step(self, batch: tuple[Tensor, Tensor], batch_index: int) -> None:
@@ -100,7 +116,8 @@ class Task(pl.LightningModule):
     def evaluate(self, x: Tensor, target: Tensor, max_depth: int | None = None) -> Tensor:
         """Sums over a batch that all members see, (4, M): of the metric, its summands, the depth, the sequences."""
         x, target = (each.expand(self.ensemble.size, *each.shape) for each in (x, target))
-        outcome: Outcome = self.ensemble(x, max_depth=max_depth)
+        outcome: Outcome = self.ensemble(x, self.carried, max_depth=max_depth)
+        self.carry(outcome.state)
         total, count = self.totals(outcome.prediction, target)
         depth = outcome.depth.flatten(1).double().mean(1) * x.size(1)
         return torch.stack([total, torch.full_like(total, count), depth, torch.full_like(total, x.size(1))])
@@ -112,23 +129,25 @@ class Task(pl.LightningModule):
         """Each member's metric and mean depth with these values."""
         own = {name: value.clone() for name, value in self.ensemble.values().items()}
         self.ensemble.load(values)
+        self.carried = None
         self.eval()
         like = self.ensemble.stacked[0]
-        sums = [
-            self.evaluate(x.to(like), target.to(like if target.is_floating_point() else like.device), max_depth)
-            for x, target in parts
-        ]
+        placed = (
+            tuple(each.to(like if each.is_floating_point() else like.device) for each in part) for part in parts
+        )
+        sums = [self.evaluate(x, target, max_depth) for x, target in placed]
         self.ensemble.load(own)
         total, count, depth, cases = torch.stack(sums).sum(0)
-        return (total / count).tolist(), (depth / cases).tolist()
+        return self.figure(total / count).tolist(), (depth / cases).tolist()
 
     @torch.no_grad()
     def on_validation_epoch_end(self) -> None:
         total, count, depth, cases = self._sum_over_processes(torch.stack(self._totals).sum(0))
         self._totals = []
-        metric = total / count
-        losses, _, batches = self._sum_over_processes(self.sums)
-        self.latest = {"train_loss": losses / batches, self.metric: metric, "depth": depth / cases}
+        self.carried = self._reading
+        metric = self.figure(total / count)
+        losses, sequences = self._sum_over_processes(self.sums)
+        self.latest = {"train_loss": losses / sequences, self.metric: metric, "depth": depth / cases}
         self.best.consider(self.sign * metric, self.current_epoch, self.ensemble)
         self._swap_averages()
 
@@ -204,3 +223,26 @@ class Classification(Task):
 
     def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
         return (prediction.argmax(-1) == target).double().sum(1), target.size(1)
+
+
+class LanguageModelling(Task):
+    """Cross-entropy of the next token; its metric is the perplexity. A batch goes on where the last one ended."""
+
+    metric = "perplexity"
+
+    def carry(self, state: Any) -> None:
+        self.carried = tree_map(Tensor.detach, state)
+
+    def figure(self, mean: Tensor) -> Tensor:
+        return mean.exp()
+
+    def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
+        return self._entropies(prediction, target).mean(1)
+
+    def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
+        entropies = self._entropies(prediction, target).double()
+        return entropies.sum(1), entropies.size(1)
+
+    def _entropies(self, prediction: Tensor, target: Tensor) -> Tensor:
+        entropies = F.cross_entropy(prediction.flatten(0, -2), target.flatten(), reduction="none")
+        return entropies.view(target.size(0), -1)  # (M, B · T)

@@ -13,7 +13,8 @@ from ..data.synthetic import SyntheticData
 from ..models import Network
 from .optimisation import Optimisation
 
-PRECISIONS = ("32-true", "64-true", "bf16-mixed", "16-mixed")
+PRECISIONS = ("32-true", "64-true", "bf16-mixed")
+STRATEGIES = ("auto", "ddp")
 
 
 @dataclass(frozen=True)
@@ -27,13 +28,15 @@ class Hardware:
     num_nodes: int = 1
     """Machines, each with `devices` devices, started by torchrun or SLURM."""
     strategy: str = "auto"
-    """How several devices work together: ddp, ddp_spawn, … or auto."""
+    """How several devices work together: ddp, or auto."""
     precision: str = "32-true"
-    """32-true, 64-true, bf16-mixed or 16-mixed."""
+    """32-true, 64-true or bf16-mixed."""
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
             raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
+        if self.strategy not in STRATEGIES:
+            raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, got {self.strategy!r}")
 
 
 @dataclass(frozen=True)
@@ -50,8 +53,12 @@ class Recipe:
     hardware: Hardware = field(default_factory=Hardware)
 
     def __post_init__(self) -> None:
-        if not self.seeds or len(set(self.seeds)) != len(self.seeds) or min(self.seeds) < 0:
-            raise ValueError(f"seeds must be different integers of at least 0, got {list(self.seeds)}")
+        if not self.name.strip() or "/" in self.name:
+            raise ValueError(f"name must be text without a slash, got {self.name!r}")
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds must be different from each other, got {list(self.seeds)}")
+        if not all(isinstance(seed, int) and 0 <= seed < 2**32 for seed in self.seeds):
+            raise ValueError(f"seeds must be integers of at least 0 and below 2**32, got {list(self.seeds)}")
 
     def to_dict(self) -> dict[str, Any]:
         content = dataclasses.asdict(self)
@@ -63,9 +70,9 @@ class Recipe:
         return typing.cast(Recipe, from_dict(cls, content))
 
     def differences(self, other: Recipe) -> list[str]:
-        """The names of the fields that make `other` another training. Hardware is no part of that."""
+        """The names of the fields that make `other` another training. Of the hardware only the precision does."""
         ours, theirs = self.to_dict(), other.to_dict()
-        found = []
+        found = ["hardware.precision"] if self.hardware.precision != other.hardware.precision else []
         for name in ours:
             if name == "hardware" or ours[name] == theirs[name]:
                 continue

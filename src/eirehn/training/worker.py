@@ -35,7 +35,7 @@ def main() -> None:
             os.kill(os.getpid(), signal.SIGTERM)
 
     for line in sys.stdin:
-        folder = line.rstrip("\n")
+        folder = json.loads(line)
         try:
             train(RunFolder(folder).recipe(), folder, tell=lambda event: tell(event=asdict(event)))
             tell(done=folder)

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -116,16 +116,21 @@ class _Pool:
         name = next(iter(self.waiting))
         del self.waiting[name]
         self.at_work[process] = name
-        process.stdin.write(name + "\n")
-        process.stdin.flush()
+        with suppress(OSError):  # it has died; that it has is the next we hear of it
+            process.stdin.write(json.dumps(name) + "\n")
+            process.stdin.flush()
 
     def _hear(self, process: subprocess.Popen[str], message: dict[str, Any] | None) -> None:
         if message is None:
             name = self.at_work.pop(process)
             if name is not None:
-                raise RunError(
-                    f"the process that trained {name} died (exit code {process.wait()}); see its messages above"
+                code = process.wait()
+                why = (
+                    "killed, perhaps for want of memory"
+                    if code < 0
+                    else f"exit code {code}, see its messages above"
                 )
+                raise RunError(f"the process that trained {name} died ({why})")
         elif "event" in message:
             self.tell(Event(**message["event"]))
         elif "done" in message:
@@ -143,7 +148,8 @@ class _Pool:
         """Asks all to save and stop, and waits until they have."""
         for process in self.at_work:
             assert process.stdin is not None
-            process.stdin.close()
+            with suppress(OSError):
+                process.stdin.close()
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
         for process in self.at_work:
