@@ -28,6 +28,7 @@ Recurrent networks with elastic depth.
   evaluate RUN     the figures of a trained model
   report RUN …     an HTML report of trained runs
   recipes          the recipes there are
+  data NAME        a data set, fetched and checked: har or ptb
 
 `eirehn COMMAND --help` says more. `eirehn --version` prints the version.
 """
@@ -213,12 +214,25 @@ def recipes(given: list[str]) -> None:
         )
 
 
+def data(given: list[str]) -> None:
+    """Fetches a data set, checks it and puts it where trainings look for it."""
+    parser = _parser("data", data)
+    parser.add_argument("name", type=str, help="har (UCI HAR) or ptb (Penn Treebank)")
+    parser.add_argument("--from", type=Path | None, help="an archive or folder that is here: nothing is downloaded")
+    parser.add_argument("--out", type=Path | None, help="folder of all data; default EIREHN_DATA_DIR")
+    asked = _parse(parser, given)
+    from .data.commands import provide
+
+    provide(asked.name, asked["from"], asked.out, _console())
+
+
 COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "reproduce": reproduce,
     "train": train,
     "evaluate": evaluate,
     "report": report,
     "recipes": recipes,
+    "data": data,
 }
 
 

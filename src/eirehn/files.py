@@ -67,6 +67,22 @@ def read_json(path: Path) -> Any:
         raise RunError(f"{path} is damaged: {error}") from error
 
 
+def lock(file: IO[bytes]) -> bool:
+    """Whether the file is now this process's own. The system lets go when it is closed or the process ends."""
+    try:
+        if os.name == "nt":
+            import msvcrt
+
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+        else:
+            import fcntl
+
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
 def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)

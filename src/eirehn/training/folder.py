@@ -8,7 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from ..files import RunError, read_json, write_json
+from ..files import RunError, lock, read_json, write_json
 from .recipe import Recipe
 
 OWN = (
@@ -96,7 +96,7 @@ class RunFolder:
         except OSError as error:
             raise RunError(f"cannot write to {self.path}: {error.strerror}") from error
         until = time.monotonic() + PATIENCE
-        while not (held := _lock(self._lock)) and time.monotonic() < until:
+        while not (held := lock(self._lock)) and time.monotonic() < until:
             time.sleep(0.2)
         if not held:
             self._lock.close()
@@ -110,18 +110,3 @@ class RunFolder:
         if self._lock is not None:
             self._lock.close()  # the system lets go of the lock with it, and when a process is killed
             self._lock = None
-
-
-def _lock(file: IO[bytes]) -> bool:
-    try:
-        if os.name == "nt":
-            import msvcrt
-
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
-        else:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True

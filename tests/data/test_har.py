@@ -1,0 +1,463 @@
+import hashlib
+import io
+import os
+import stat
+import tempfile
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from har_archive import published_files, signals, some_arrays, zipped, zipped_twice
+
+from eirehn.data import archive, har, har_source
+from eirehn.data.folder import data_dir
+from eirehn.data.har import Har, HarData, Windows, digest, held_out_subjects, prepare, read
+from eirehn.data.har_source import read_source
+from eirehn.files import RunError
+
+REAL = data_dir() / "har" / "har.npz"
+needs_data = pytest.mark.skipif(not REAL.exists(), reason="UCI HAR is not here: `eirehn data har` gets it")
+
+ORIGINALS = {
+    "y_test.txt": "2a94cb53ca46b956c1b2aebd4a09a72badd8a8e9ea9cdfe9f31b3306a08666bb",
+    "subject_test.txt": "63b8c577f4a85431c06bd87f6384608c90a9f72f05c7956dd21255dc63515c07",
+    "Inertial Signals/total_acc_x_test.txt": "ea71c339c828561bc1dc6f7301a54aeb7e61e6312cb2387ebaea832ffd04203d",
+}
+
+
+@pytest.fixture(scope="module")
+def arrays():
+    return some_arrays()
+
+
+@pytest.fixture(scope="module")
+def files(arrays):
+    return published_files(arrays)
+
+
+@pytest.fixture(scope="module")
+def real():
+    return read(REAL)
+
+
+@pytest.fixture(autouse=True)
+def scratch(tmp_path, monkeypatch):
+    """Whatever is read, no temporary file may be left anywhere."""
+    folder = tmp_path / "scratch"
+    folder.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(folder))
+    yield folder
+    assert not list(folder.iterdir())
+
+
+def write(path, content):
+    path.write_bytes(content)
+    return path
+
+
+def unpacked(folder, files):
+    for path, content in files.items():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(content)
+    return folder
+
+
+def same(got, expected):
+    assert list(got) == list(expected)
+    for name, array in expected.items():
+        np.testing.assert_array_equal(got[name], array, strict=True)
+
+
+@pytest.mark.parametrize("form", ["zip in a zip", "zip", "stored", "flat zip", "folder", "its parent", "LF folder"])
+def test_every_form_gives_the_same_arrays(tmp_path, arrays, files, form):
+    if form == "folder":
+        source = unpacked(tmp_path / "any name", files)
+    elif form == "its parent":
+        source = unpacked(tmp_path / "parent" / "UCI HAR Dataset", files).parent
+    elif form == "LF folder":
+        plain = {path: content.replace(b"\r\n", b"\n") for path, content in files.items()}
+        source = unpacked(tmp_path / "folder", plain)
+    else:
+        content = {
+            "zip": lambda: zipped(files),
+            "stored": lambda: zipped(files, compression=zipfile.ZIP_STORED),
+            "flat zip": lambda: zipped(files, prefix=""),
+            "zip in a zip": lambda: zipped_twice(zipped(files)),
+        }[form]()
+        source = write(tmp_path / "archive.zip", content)
+    same(read_source(source), arrays)
+
+
+def test_prepared_once_and_read_back(tmp_path, arrays, files):
+    published = {name: digest(array) for name, array in arrays.items()}
+    source, target = write(tmp_path / "a.zip", zipped(files)), tmp_path / "new" / "har.npz"
+    made = prepare(source, target, published=published)
+    again = read(target, published=published)
+    for one, other in zip(made, again, strict=True):
+        for a, b in zip(one, other, strict=True):
+            np.testing.assert_array_equal(a, b, strict=True)
+    np.testing.assert_array_equal(again.train.x, arrays["X_train"], strict=True)
+    assert again.train.target.dtype == again.test.subject.dtype == np.int64
+    with np.load(target, allow_pickle=False) as kept:
+        same(dict(kept), arrays)
+    assert os.listdir(target.parent) == ["har.npz"]
+    prepare(target, tmp_path / "copy.npz", published=published)
+    assert read(tmp_path / "copy.npz", published=published).test.x.shape == (12, 128, 9)
+
+
+def test_other_data_of_the_same_form_are_refused_and_nothing_is_written(tmp_path, files):
+    with pytest.raises(RunError, match="not the published data: X_train differs"):
+        prepare(write(tmp_path / "a.zip", zipped(files)), tmp_path / "new" / "har.npz")
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_digest_knows_values_and_shape():
+    array = np.arange(6, dtype=np.int8)
+    assert digest(array) != digest(array.reshape(2, 3))
+    assert digest(array) != digest(array[::-1])
+    assert digest(array.astype(">f4")) == digest(array.astype("<f4"))
+
+
+@pytest.mark.parametrize("nested", [False, True])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "../evil.txt",
+        "a/../../evil",
+        "/etc/evil",
+        "C:/evil",
+        "c:evil",
+        "..\\evil",
+        "\\\\server\\evil",
+        "a\\..\\evil",
+    ],
+)
+def test_a_member_that_leads_out_is_refused(tmp_path, files, name, nested):
+    content = zipped({**files, name: b"evil"}, prefix="")
+    source = write(tmp_path / "a.zip", zipped_twice(content) if nested else content)
+    with pytest.raises(RunError, match="leads out of the archive"):
+        read_source(source)
+    assert sorted(os.listdir(tmp_path)) == ["a.zip", "scratch"]
+
+
+@pytest.mark.parametrize("kind", [stat.S_IFLNK, stat.S_IFIFO, stat.S_IFCHR])
+def test_links_and_devices_are_refused(tmp_path, files, kind):
+    out = io.BytesIO(zipped(files))
+    with zipfile.ZipFile(out, "a") as each:
+        link = zipfile.ZipInfo("UCI HAR Dataset/link")
+        link.external_attr = (kind | 0o777) << 16
+        each.writestr(link, "/etc/passwd")
+    with pytest.raises(RunError, match=r"'UCI HAR Dataset/link' is a link or no plain file"):
+        read_source(write(tmp_path / "a.zip", out.getvalue()))
+
+
+def test_a_bomb_by_what_it_declares(tmp_path, files, monkeypatch):
+    monkeypatch.setattr(archive, "LARGEST_TOTAL", 3_000_000)
+    source = write(tmp_path / "a.zip", zipped({**files, "zeros": bytes(4_000_000)}))
+    assert source.stat().st_size < 1_000_000
+    with pytest.raises(RunError, match=r"it would unpack to 4,\d+,\d+ bytes"):
+        read_source(source)
+
+
+def patched_size(content, member, size):
+    """The archive, with another size of a member in its list and before the member."""
+    with zipfile.ZipFile(io.BytesIO(content)) as each:
+        info, start = each.getinfo(member), each.start_dir
+    out = bytearray(content)
+    out[info.header_offset + 22 : info.header_offset + 26] = size.to_bytes(4, "little")
+    entry = out.index(member.encode(), start) - 46
+    out[entry + 24 : entry + 28] = size.to_bytes(4, "little")
+    return bytes(out)
+
+
+def test_a_bomb_by_what_it_is(tmp_path, files):
+    """A member that says it is small: no more than that is ever taken from it, and its checksum gives it away."""
+    path = "train/Inertial Signals/body_acc_x_train.txt"
+    bomb = {**files, path: files[path] + b" " * 50_000_000}
+    member = f"UCI HAR Dataset/{path}"
+    source = write(tmp_path / "a.zip", patched_size(zipped(bomb), member, 5000))
+    with pytest.raises(RunError, match="damaged"):
+        read_source(source)
+
+
+def test_a_text_that_is_too_long(tmp_path, files, monkeypatch):
+    monkeypatch.setattr(har_source, "LARGEST_TEXT", 30_000)
+    for source in (write(tmp_path / "a.zip", zipped(files)), unpacked(tmp_path / "folder", files)):
+        with pytest.raises(RunError, match="more than 30,000 bytes"):
+            read_source(source)
+
+
+def test_an_inner_archive_that_is_too_long(tmp_path, files, monkeypatch):
+    monkeypatch.setattr(har_source, "LARGEST_INNER", 30_000)
+    with pytest.raises(RunError, match="more than 30,000 bytes"):
+        read_source(write(tmp_path / "a.zip", zipped_twice(zipped(files))))
+
+
+def test_zips_nested_too_deep(tmp_path, files):
+    with pytest.raises(RunError, match="zip in a zip in a zip"):
+        read_source(write(tmp_path / "a.zip", zipped_twice(zipped_twice(zipped(files)))))
+
+
+def test_two_members_of_one_name(tmp_path, files):
+    out = io.BytesIO(zipped(files))
+    with pytest.warns(UserWarning, match="Duplicate"), zipfile.ZipFile(out, "a") as each:
+        each.writestr("UCI HAR Dataset/train/y_train.txt", b"1\n" * 24)
+    with pytest.raises(RunError, match="2 members called"):
+        read_source(write(tmp_path / "a.zip", out.getvalue()))
+
+
+def test_too_many_members(tmp_path, files, monkeypatch):
+    monkeypatch.setattr(archive, "MOST_MEMBERS", 10)
+    with pytest.raises(RunError, match="it has 26 members"):
+        read_source(write(tmp_path / "a.zip", zipped(files)))
+
+
+@pytest.mark.parametrize("compression", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_compressions_whose_output_has_no_bound(tmp_path, files, compression):
+    with pytest.raises(RunError, match="compressed in a way"):
+        read_source(write(tmp_path / "a.zip", zipped(files, compression=compression)))
+
+
+def test_encrypted(tmp_path, files):
+    content = bytearray(zipped(files))
+    with zipfile.ZipFile(io.BytesIO(content)) as each:
+        content[each.start_dir + 8] |= 1
+    with pytest.raises(RunError, match="is encrypted"):
+        read_source(write(tmp_path / "a.zip", bytes(content)))
+
+
+@pytest.mark.parametrize("path", ["train/y_train.txt", "test/Inertial Signals/body_gyro_z_test.txt"])
+@pytest.mark.parametrize("form", ["zip", "folder"])
+def test_a_missing_file_is_named(tmp_path, files, path, form):
+    rest = {name: content for name, content in files.items() if name != path}
+    source = unpacked(tmp_path / "folder", rest) if form == "folder" else write(tmp_path / "a.zip", zipped(rest))
+    with pytest.raises(RunError, match=f"it has no {path}"):
+        read_source(source)
+
+
+def test_cut_anywhere_or_changed_anywhere_it_is_refused_or_read_right(tmp_path, arrays, files):
+    """Bytes of an archive that matter to nobody may change; none may change what is read."""
+    whole, random, refused = zipped_twice(zipped(files)), np.random.default_rng(3), 0
+    for trial in range(60):
+        content = bytearray(whole[: random.integers(len(whole))] if trial % 2 else whole)
+        for _ in range(0 if trial % 2 else random.integers(1, 4)):
+            content[random.integers(len(content))] ^= 1 << random.integers(8)
+        try:
+            got = read_source(write(tmp_path / "a.zip", bytes(content)))
+        except RunError:
+            refused += 1
+        else:
+            same(got, arrays)
+    assert refused >= 45
+
+
+@pytest.mark.parametrize("content", [b"", b"PK", b"no zip at all", bytes(1000)])
+def test_no_zip_at_all(tmp_path, content):
+    with pytest.raises(RunError, match=r"a\.zip is damaged or no zip file"):
+        read_source(write(tmp_path / "a.zip", content))
+
+
+def test_nothing_there(tmp_path):
+    with pytest.raises(RunError, match="no such file or folder"):
+        read_source(tmp_path / "missing.zip")
+    with pytest.raises(RunError, match="does not hold UCI HAR"):
+        read_source(tmp_path)
+    with pytest.raises(RunError, match="does not hold UCI HAR"):
+        read_source(write(tmp_path / "a.zip", zipped({"other": b"data"}).replace(b"y_train", b"x_train")))
+
+
+@pytest.mark.parametrize(
+    ("path", "change", "message"),
+    [
+        ("train/y_train.txt", lambda text: text.replace(b"6\n", b"7\n"), "24 numbers of 1 to 6"),
+        ("train/y_train.txt", lambda text: text.replace(b"6\n", b"0\n"), "24 numbers of 1 to 6"),
+        ("test/subject_test.txt", lambda text: text.replace(b"4\n", b"31\n"), "12 numbers of 1 to 30"),
+        ("test/subject_test.txt", lambda text: text[:-2], "12 numbers of 1 to 30"),
+        ("test/subject_test.txt", lambda text: text.replace(b"4\n", b"3\n"), r"people \[3\] are in both parts"),
+        ("test/y_test.txt", lambda text: b" \n", "y_test.txt: it is empty"),
+        ("test/y_test.txt", lambda text: text.replace(b"5", b"five"), "y_test.txt: could not convert"),
+        ("test/y_test.txt", lambda text: text.replace(b"\n", b" 1\n"), "it has 2 columns, not 1"),
+        ("test/Inertial Signals/body_acc_x_test.txt", lambda text: text[16:], "changed from 127 to 128"),
+        ("test/Inertial Signals/body_acc_x_test.txt", lambda text: text[: 128 * 16], "should be 12 rows"),
+        ("test/Inertial Signals/body_acc_x_test.txt", lambda text: b" nan" + text[16:], "finite"),
+        ("test/Inertial Signals/body_acc_x_test.txt", lambda text: "１".encode() + text[16:], "damaged"),
+    ],
+)
+def test_texts_that_are_not_what_they_should_be(tmp_path, files, path, change, message):
+    source = write(tmp_path / "a.zip", zipped({**files, path: change(files[path])}))
+    with pytest.raises(RunError, match=message):
+        read_source(source)
+
+
+@pytest.mark.parametrize("damage", ["cut", "no zip", "pickle", "missing", "dtype", "shape"])
+def test_a_prepared_file_that_is_damaged(tmp_path, arrays, damage):
+    path, published = tmp_path / "har.npz", {name: digest(array) for name, array in arrays.items()}
+    changed = dict(arrays)
+    if damage == "pickle":
+        changed["y_test"] = np.array([None], object)
+    elif damage == "missing":
+        del changed["y_test"]
+    elif damage == "dtype":
+        changed["y_test"] = arrays["y_test"].view(np.uint8)
+    elif damage == "shape":
+        changed["X_test"] = arrays["X_test"].reshape(128, 12, 9)
+    np.savez_compressed(path, **changed)
+    if damage == "cut":
+        path.write_bytes(path.read_bytes()[:-40])
+    elif damage == "no zip":
+        path.write_bytes(b"text")
+    with pytest.raises(RunError, match=r"har\.npz is (damaged|not the published data)"):
+        read(path, published=published)
+
+
+def test_a_prepared_file_that_is_a_bomb(tmp_path, arrays, monkeypatch):
+    monkeypatch.setattr(har, "LARGEST", 1000)
+    np.savez_compressed(tmp_path / "har.npz", **arrays)
+    with pytest.raises(RunError, match="too large"):
+        read(tmp_path / "har.npz")
+
+
+def windows(people, classes, seed=0):
+    """A window of each class for each of the people; `classes` may give somebody fewer."""
+    rows = [(each, c) for each in people for c in classes.get(each, range(6))]
+    subject, target = (np.array(column) for column in zip(*rows, strict=True))
+    x = np.random.default_rng(seed).normal(2.0, 3.0, (len(rows), 4, 9)).astype(np.float32)
+    return Windows(x, target, subject)
+
+
+def test_held_out_people_are_apart_fixed_by_the_seed_and_leave_all_classes():
+    part = windows(range(1, 22), {3: [0], 4: [1, 2]})
+    draws = {seed: held_out_subjects(part, 4, seed) for seed in range(40)}
+    assert draws == {seed: held_out_subjects(part, 4, seed) for seed in range(40)}
+    assert len({tuple(each) for each in draws.values()}) > 30
+    for chosen in draws.values():
+        assert len(set(chosen)) == 4
+        assert set(part.target[np.isin(part.subject, chosen)]) == set(range(6))
+
+
+def test_a_draw_that_lacks_a_class_is_drawn_again():
+    only = {each: [0, 1, 2] for each in range(1, 9)} | {9: [3, 4, 5], 10: [3, 4, 5]}
+    part = windows(range(1, 11), only)
+    for seed in range(20):
+        chosen = held_out_subjects(part, 2, seed)
+        assert len(set(chosen) & {9, 10}) == 1
+    with pytest.raises(ValueError, match="no 1 people found"):
+        held_out_subjects(part, 1, 0)
+    with pytest.raises(ValueError, match="less than the 10 people"):
+        held_out_subjects(part, 10, 0)
+
+
+def test_standardised_by_the_windows_to_train_on_and_nothing_else():
+    part, test = windows(range(1, 8), {}), windows(range(8, 11), {}, seed=1)
+    part.x[part.subject == 2] += 50.0
+    held = HarData(held_out=2, seed=next(s for s in range(99) if 2 in held_out_subjects(part, 2, s)))
+    splits = held.splits(Har(part, test))
+    out = np.isin(part.subject, held_out_subjects(part, 2, held.seed))
+    train = part.x[~out].astype(np.float64).reshape(-1, 9)
+    for split, x in zip(splits, (part.x[~out], part.x[out], test.x), strict=True):
+        expected = (x - train.mean(0)) / train.std(0)
+        np.testing.assert_allclose(split.x.numpy(), expected, rtol=1e-5, atol=1e-6)
+        assert split.x.dtype == torch.float32
+        assert split.target.dtype == torch.int64
+    assert splits.validation.x.max() > 10
+    plain = HarData(standardise=False).splits(Har(part, test))
+    np.testing.assert_array_equal(plain.test.x.numpy(), test.x)
+
+
+def test_a_signal_that_never_changes_stays_finite():
+    part = windows(range(1, 8), {})
+    part.x[:, :, 3] = 5.0
+    assert HarData(held_out=2).splits(Har(part, part)).train.x[:, :, 3].abs().max() == 0
+
+
+def test_none_held_out():
+    part = windows(range(1, 8), {})
+    splits = HarData(held_out=0).splits(Har(part, part))
+    assert splits.train.x.shape[0] == len(part.x)
+    assert splits.validation.x.shape == (0, 4, 9)
+
+
+@pytest.mark.parametrize(
+    "options", [{"held_out": -1}, {"held_out": 30}, {"held_out": 2.0}, {"seed": -1}, {"seed": True}]
+)
+def test_wrong_options(options):
+    with pytest.raises(ValueError, match="must be"):
+        HarData(**options)
+    with pytest.raises(TypeError, match="bool"):
+        HarData(standardise=1)
+
+
+def test_data_that_are_not_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("EIREHN_DATA_DIR", str(tmp_path))
+    with pytest.raises(RunError, match="eirehn data har"):
+        HarData().load()
+
+
+@needs_data
+def test_the_published_figures(real):
+    assert [np.bincount(part.target).tolist() for part in real] == [
+        [1226, 1073, 986, 1286, 1374, 1407],
+        [496, 471, 420, 491, 532, 537],
+    ]
+    assert set(real.train.subject) == {1, 3, 5, 6, 7, 8, 11, *range(14, 18), 19, 21, 22, 23, *range(25, 31)}
+    assert set(real.test.subject) == {2, 4, 9, 10, 12, 13, 18, 20, 24}
+    assert real.train.x.mean(dtype=np.float64) == pytest.approx(0.1020661, abs=1e-7)
+    assert real.test.x.std(dtype=np.float64) == pytest.approx(0.3956708, abs=1e-7)
+    first = [1.808515e-04, 1.076681e-02, 5.556068e-02, 3.019122e-02, 6.601362e-02, 2.285864e-02]
+    np.testing.assert_allclose(real.train.x[0, 0], [*first, 1.012817, -1.232167e-01, 1.029341e-01], rtol=1e-6)
+
+
+@needs_data
+def test_the_published_data_in_splits(real):
+    splits = HarData().splits(real)
+    assert [len(split.target) for split in splits] == [5902, 1450, 2947]
+    for split in splits:
+        assert set(split.target.tolist()) == set(range(6))
+    assert splits.train.x.mean((0, 1)).abs().max() < 1e-5
+    assert (splits.train.x.std((0, 1)) - 1).abs().max() < 1e-5
+
+
+@needs_data
+def test_subjects_belong_to_the_windows():
+    data, splits = HarData(seed=1), HarData(seed=1).load()
+    who = data.subjects()
+    assert [len(each) for each in who] == [len(split.target) for split in splits]
+    people = [set(each.tolist()) for each in who]
+    assert len(people[1]) == 4
+    assert not people[0] & people[1]
+    assert not (people[0] | people[1]) & people[2]
+
+
+@needs_data
+def test_the_layout_these_tests_make_is_the_published_one_to_the_byte(real):
+    """Files whose digests are published, made anew from the arrays."""
+    texts = {
+        "y_test.txt": "".join(f"{label + 1}\n" for label in real.test.target),
+        "subject_test.txt": "".join(f"{person}\n" for person in real.test.subject),
+        "Inertial Signals/total_acc_x_test.txt": signals(real.test.x[:, :, 6]),
+    }
+    for path, text in texts.items():
+        assert hashlib.sha256(text.encode()).hexdigest() == ORIGINALS[path]
+
+
+@needs_data
+@pytest.mark.slow
+def test_the_whole_archive_gives_the_published_arrays(tmp_path, real):
+    """With nine digits, since seven do not bring back every single-precision number."""
+    arrays = {}
+    for part, windows in zip(("train", "test"), real, strict=True):
+        arrays |= {f"X_{part}": windows.x, f"y_{part}": windows.target, f"subject_{part}": windows.subject}
+    files = published_files({name: array[:1] for name, array in arrays.items()})
+    for part in ("train", "test"):
+        for index, channel in enumerate(har_source.CHANNELS):
+            out = io.BytesIO()
+            np.savetxt(out, arrays[f"X_{part}"][:, :, index], "%16.8e", "", "\r\n")
+            files[f"{part}/Inertial Signals/{channel}_{part}.txt"] = out.getvalue()
+        files[f"{part}/y_{part}.txt"] = "".join(f"{value + 1}\n" for value in arrays[f"y_{part}"]).encode()
+        files[f"{part}/subject_{part}.txt"] = "".join(f"{v}\n" for v in arrays[f"subject_{part}"]).encode()
+    source = write(tmp_path / "har.zip", zipped_twice(zipped(files, compression=zipfile.ZIP_STORED)))
+    target = Path(tmp_path / "har.npz")
+    prepare(source, target)
+    read(target)

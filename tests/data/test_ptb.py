@@ -1,0 +1,187 @@
+import hashlib
+import io
+import tarfile
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import replace
+
+import pytest
+import torch
+from server import serving
+
+from eirehn.data import ptb, ptb_archive
+from eirehn.data.download import DownloadError, Remote
+from eirehn.data.folder import data_dir
+from eirehn.data.ptb import PtbData, complete, download, prepare
+from eirehn.data.vocabulary import EOS, UNK
+from eirehn.files import RunError
+
+REAL = data_dir() / "ptb"
+needs_data = pytest.mark.skipif(
+    not (REAL / "ptb.train.txt").exists(), reason="Penn Treebank is not here: `eirehn data ptb` gets it"
+)
+TEXTS = {"ptb.train.txt": b" a b \n c \n", "ptb.valid.txt": b" a \n", "ptb.test.txt": b" c <unk> \n"}
+NOWHERE = "http://nowhere.invalid/"
+
+
+def remotes(url=NOWHERE):
+    return tuple(
+        Remote(name, (url,), "sha256:" + hashlib.sha256(content).hexdigest(), len(content))
+        for name, content in TEXTS.items()
+    )
+
+
+def tar(texts, *, prefix="./simple-examples/data/", mode="w:gz", extra=()):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode=mode) as archive:
+        for info, content in [*extra, *((tarfile.TarInfo(prefix + name), text) for name, text in texts.items())]:
+            info.size = len(content)
+            archive.addfile(info, io.BytesIO(content))
+    return out.getvalue()
+
+
+def kept(folder):
+    return {path.name: path.read_bytes() for path in folder.iterdir()} if folder.exists() else None
+
+
+@pytest.mark.parametrize("mode", ["w:gz", "w", "w:xz"])
+def test_out_of_the_archive(tmp_path, mode):
+    source = tmp_path / "a.tgz"
+    source.write_bytes(tar({"README": b"x", "ptb.char.test.txt": b"y", **TEXTS}, mode=mode))
+    prepare(source, tmp_path / "new", remotes=remotes())
+    assert kept(tmp_path / "new") == TEXTS
+    assert complete(tmp_path / "new", remotes())
+
+
+@pytest.mark.parametrize("place", [".", "data", "simple-examples/data"])
+def test_out_of_a_folder(tmp_path, place):
+    folder = tmp_path / "source" / place
+    folder.mkdir(parents=True)
+    for name, content in TEXTS.items():
+        (folder / name).write_bytes(content)
+    prepare(tmp_path / "source", tmp_path / "new", remotes=remotes())
+    assert kept(tmp_path / "new") == TEXTS
+
+
+def link(name):
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    return info, TEXTS["ptb.train.txt"]  # a link may claim any size
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (tar({**TEXTS, "ptb.test.txt": b" c <unk> !"}), "ptb.test.txt of .* is not the published file"),
+        (tar({**TEXTS, "ptb.test.txt": b"longer than published"}), "is not the published file"),
+        (tar({name: text for name, text in TEXTS.items() if "valid" not in name}), "has no ptb.valid.txt"),
+        (tar(TEXTS, prefix="elsewhere/"), "has no ptb.train.txt"),
+        (tar(TEXTS, extra=[(tarfile.TarInfo("../evil"), b"evil")]), "'../evil' leads out"),
+        (tar(TEXTS, extra=[(tarfile.TarInfo("/etc/evil"), b"evil")]), "'/etc/evil' leads out"),
+        (tar(TEXTS, extra=[link("x/data/ptb.train.txt")]), "is refused"),
+        (tar(TEXTS, extra=[(tarfile.TarInfo("x/data/ptb.test.txt"), b" c <unk> \n")]), "is refused"),
+        (tar(TEXTS)[:-30], "damaged|has no"),
+        (tar(TEXTS, mode="w")[:1600], "damaged|has no"),
+        (b"no archive", "damaged"),
+        (b"", "damaged"),
+    ],
+)
+def test_an_archive_that_will_not_do_leaves_nothing(tmp_path, content, message):
+    source = tmp_path / "a.tgz"
+    source.write_bytes(content)
+    with pytest.raises(RunError, match=message):
+        prepare(source, tmp_path / "new", remotes=remotes())
+    assert not (tmp_path / "new").exists()
+
+
+def test_bombs(tmp_path, monkeypatch):
+    source = tmp_path / "a.tgz"
+    source.write_bytes(tar(TEXTS, extra=[(tarfile.TarInfo("zeros"), bytes(3_000_000))]))
+    monkeypatch.setattr(ptb_archive, "LARGEST_TOTAL", 2_000_000)
+    with pytest.raises(RunError, match="too large"):
+        prepare(source, tmp_path / "new", remotes=remotes())
+    monkeypatch.undo()
+    monkeypatch.setattr(ptb_archive, "MOST_MEMBERS", 2)
+    with pytest.raises(RunError, match="too many"):
+        prepare(source, tmp_path / "new", remotes=remotes())
+
+
+def test_downloaded_each_by_itself(tmp_path):
+    with ExitStack() as stack:
+        urls = [stack.enter_context(serving(content)).url for content in TEXTS.values()]
+        each = tuple(replace(remote, urls=(url,)) for remote, url in zip(remotes(), urls, strict=True))
+        download(tmp_path / "new", lambda done, total: None, remotes=each)
+    assert kept(tmp_path / "new") == TEXTS
+
+
+def test_out_of_the_published_archive_when_there_is_no_other_way(tmp_path):
+    content = tar(TEXTS)
+    archive = Remote("all.tgz", (), "md5:" + hashlib.md5(content).hexdigest())
+    with serving(content) as server:
+        found = Remote(archive.name, (server.url,), archive.digest)
+        download(tmp_path / "new", lambda done, total: None, remotes=remotes(), archive=found)
+    assert kept(tmp_path / "new") == TEXTS
+
+
+def test_no_way_at_all(tmp_path):
+    with pytest.raises(DownloadError) as caught:
+        download(
+            tmp_path / "new",
+            lambda done, total: None,
+            remotes=remotes(),
+            archive=Remote("all.tgz", (NOWHERE,), "md5:0"),
+        )
+    assert str(caught.value) == (
+        "cannot download ptb.train.txt (nowhere.invalid: no network, or no such host); "
+        "cannot download all.tgz (nowhere.invalid: no network, or no such host); "
+        "get it by other means and give --from PATH"
+    )
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_file_in_the_way(tmp_path):
+    assert not complete(tmp_path, remotes())
+    (tmp_path / "ptb.test.txt").write_bytes(b"mine")
+    with pytest.raises(RunError, match="move it away first"):
+        complete(tmp_path, remotes())
+
+
+def test_data_that_are_not_there_or_changed(tmp_path, monkeypatch):
+    monkeypatch.setenv("EIREHN_DATA_DIR", str(tmp_path))
+    with pytest.raises(RunError, match="eirehn data ptb"):
+        PtbData().load()
+    (tmp_path / "ptb").mkdir()
+    for name in TEXTS:
+        (tmp_path / "ptb" / name).write_bytes(b"changed")
+    with pytest.raises(RunError, match="not the published file"):
+        PtbData().load()
+
+
+@needs_data
+def test_the_published_figures():
+    data = PtbData().load()
+    assert [len(part) for part in data[:3]] == [929_589, 73_760, 82_430]
+    assert len(data.vocabulary) == 10_000
+    assert EOS in data.vocabulary
+    assert data.vocabulary.tokens[:4] == ("the", UNK, EOS, "N")
+    for part, lines in zip(data[:3], (42_068, 3_370, 3_761), strict=True):
+        assert part.dtype == torch.int64
+        assert int((part == data.vocabulary.tokens.index(EOS)).sum()) == lines
+
+
+@needs_data
+def test_the_numbers_are_those_of_the_words():
+    data = PtbData().load()
+    for part, name in ((data.train, "train"), (data.test, "test")):
+        content = (REAL / f"ptb.{name}.txt").read_text("ascii").replace("\n", " <eos> ").split()
+        assert [data.vocabulary.tokens[index] for index in part.tolist()] == content
+    counts = Counter((REAL / "ptb.train.txt").read_text("ascii").replace("\n", " <eos> ").split())
+    ordered = [word for word, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))]
+    assert list(data.vocabulary.tokens) == ordered
+
+
+@needs_data
+def test_the_published_files_are_taken_from_a_folder(tmp_path):
+    prepare(REAL, tmp_path / "new")
+    assert complete(tmp_path / "new")
+    assert not ptb.complete(tmp_path)
