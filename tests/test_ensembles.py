@@ -247,3 +247,10 @@ def test_float32_error_is_that_of_the_plain_path():
         for found in (ours, plain)
     ]
     assert errors[0] <= max(3 * errors[1], 2e-6)
+
+
+def test_many_gradients_at_once_are_refused_in_words():
+    layer = eirehn.EIREHN(2, 3, max_depth=2)
+    out = layer(torch.randn(4, 1, 2))[0]
+    with pytest.raises(RuntimeError, match="one gradient at a time"):
+        torch.autograd.grad(out, list(layer.parameters()), torch.ones(2, 4, 1, 3), is_grads_batched=True)

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch._C._functorch import _add_batch_dim, _unwrap_batched
+from torch._C._functorch import _add_batch_dim, _unwrap_batched, is_legacy_batchedtensor
 from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 
 from ...cells import EIREHNCell, RecurrentCell
@@ -85,6 +85,11 @@ class CellRecurrence(torch.autograd.Function):
         *tensors, out = ctx.saved_tensors
         if d_out is None:
             d_out = torch.zeros_like(out)
+        if any(each is not None and is_legacy_batchedtensor(each) for each in (d_out, d_cost)):
+            raise RuntimeError(
+                "the fused recurrences take one gradient at a time, not is_grads_batched=True (nor "
+                'vectorize=True): use torch.func.jacrev, or eirehn.use_backend("reference")'
+            )
         if torch.is_grad_enabled():  # somebody wants the gradient's own gradient
             return None, *ctx.call.differentiable(tensors, d_out, d_cost)
         return None, *ctx.call.backward(ctx.kept, out, d_out, d_cost, with_x=ctx.needs_input_grad[1])
