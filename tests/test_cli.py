@@ -157,7 +157,7 @@ def test_stopping_many_runs_at_once(number: signal.Signals, tmp_path: Path) -> N
 @pytest.mark.slow
 def test_a_terminal_gets_a_bar(tmp_path: Path) -> None:
     master, slave = pty.openpty()
-    line = [sys.executable, "-m", "eirehn", *small_training(epochs=5)]
+    line = [sys.executable, "-m", "eirehn", *small_training(epochs=80)]  # long enough to be shown
     process = subprocess.Popen(
         line, cwd=tmp_path, env={**environment(), "TERM": "xterm"}, stderr=slave, stdout=slave
     )
