@@ -21,7 +21,7 @@ NAMES = {"EIREHN": "ei-rehn"}
 SHARP = {"alpha": 0.02, "gate_bias": -0.5, "input_scale": 30.0, "gate_scale": 6.0}
 STARTS = {
     "RHN": {"gate_bias": 0.0},  # better than their authors' −2, and stabler
-    "SRHN": {"gate_bias": 0.0},
+    "SRHN": {"gate_bias": 0.0},  # for RHN's sake; −2 did as well in the search
     "SREHN": SHARP,
     "EIREHN": {**SHARP, "update_bias": -1.0, "change_scale": 0.3, "update_scale": 3.0},
 }
