@@ -34,7 +34,7 @@ class OneBias(nn.RNNBase):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(  # torch's RNN and LSTM name the mode themselves
-            positive_int("input_size", input_size),  # type: ignore[arg-type]
+            positive_int("input_size", input_size),  # type: ignore[arg-type]  # so the first is no mode
             positive_int("hidden_size", hidden_size),
             positive_int("num_layers", num_layers),
             batch_first=boolean("batch_first", batch_first),
@@ -110,7 +110,7 @@ class OneBias(nn.RNNBase):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _check(self, input: Tensor | PackedSequence, hx: Any) -> None:
-        weight: Tensor = self.weight_ih_l0  # type: ignore[assignment]
+        weight: Tensor = self.weight_ih_l0  # type: ignore[assignment]  # torch sets it by name
         check_layer_input(type(self).__name__, input, self.input_size, weight)
         if hx is None:
             return
@@ -123,7 +123,7 @@ class OneBias(nn.RNNBase):
 
     def _initial_states(self, hx: Any, rows: Rows) -> tuple[Tensor, ...]:
         """`h` and, of an LSTM, `c` (L·D, B, H), in the rows' order of samples."""
-        weight: Tensor = self.weight_ih_l0  # type: ignore[assignment]
+        weight: Tensor = self.weight_ih_l0  # type: ignore[assignment]  # torch sets it by name
         if hx is not None:
             return tuple(rows.states_in(part).to(weight.dtype) for part in self._parts(hx))
         size = (self._cells, rows.batch_sizes[0], self.hidden_size)

@@ -7,10 +7,11 @@ import hashlib
 import json
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+from .files import RunError, write_text
 
 
 def cache_dir() -> Path:
@@ -40,19 +41,6 @@ def cached_json(name: str, key: dict[str, Any], compute: Callable[[], Any], vali
         if isinstance(kept, dict) and kept.get("key") == json.loads(text) and valid(kept.get("value")):
             return kept["value"]
     value = compute()
-    with contextlib.suppress(OSError, RuntimeError):
-        _write(cache_dir() / file, json.dumps({"key": key, "value": value}))
+    with contextlib.suppress(RunError, RuntimeError):
+        write_text(cache_dir() / file, json.dumps({"key": key, "value": value}))
     return value
-
-
-def _write(path: Path, text: str) -> None:
-    """Whole or not at all, also when others write at the same time."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem, suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise

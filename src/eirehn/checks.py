@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import difflib
 import math
+from collections.abc import Iterable
 
 import torch
 from torch import Tensor
@@ -122,3 +124,8 @@ def probability(name: str, value: object) -> float:
             f"zeroed, got {value!r}"
         )
     return float(value)
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Of the `known` names the one that `name` was most likely meant to be."""
+    return difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import os
 import shlex
 import sys
@@ -69,11 +70,9 @@ def run(given: list[str]) -> int:
         return 0
     name, rest = given[0], given[1:]
     if name not in COMMANDS:
-        import difflib
+        from .checks import nearest
 
-        near = difflib.get_close_matches(name, COMMANDS, n=1)
-        hint = f"; did you mean {near[0]!r}?" if near else f"; there are {', '.join(COMMANDS)}"
-        raise UsageError(f"there is no command {name!r}{hint}")
+        raise UsageError(f"there is no command {name!r}; did you mean {nearest(name, COMMANDS)!r}?")
     COMMANDS[name](rest)
     return 0
 
@@ -170,7 +169,7 @@ def evaluate(given: list[str]) -> None:
     parser.add_argument("run", type=Path, help="folder of the run")
     parser.add_argument("--split", type=str, default="test", help="train, validation or test")
     parser.add_argument("--which", type=str, default="best", help="best: of the best epoch; or last")
-    parser.add_argument("--max_depth", type=int | None, help="cap the depth at this many inner steps")
+    parser.add_argument("--max_depth", type=int | None, help="inner steps allowed, in place of the network's own")
     asked = _parse(parser, given)
     from .training.evaluation import evaluate as measure
 
@@ -201,7 +200,7 @@ def recipes(given: list[str]) -> None:
     from .recipes import recipes as known
 
     if asked.name is not None:
-        import yaml  # type: ignore[import-untyped,unused-ignore]
+        import yaml  # type: ignore[import-untyped,unused-ignore]  # it has no types, unless stubs are installed
 
         print(yaml.safe_dump(find(asked.name).to_dict(), sort_keys=False, allow_unicode=True), end="")
         return
@@ -244,10 +243,9 @@ def _chosen(experiment: Experiment, names: Sequence[str] | None) -> Experiment:
     known = {recipe.name: recipe for recipe in experiment.rows}
     for name in names:
         if name not in known:
-            import difflib
+            from .checks import nearest
 
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-            raise UsageError(f"{experiment.name} has no row {name!r}; did you mean {near!r}?")
+            raise UsageError(f"{experiment.name} has no row {name!r}; did you mean {nearest(name, known)!r}?")
     return replace(experiment, rows=[known[name] for name in names])
 
 
@@ -322,7 +320,7 @@ def _print_result(seeds: Sequence[int], result: dict[str, Any]) -> None:
     for seed, value, epoch, depth in zip(
         seeds, result["values"], result["best_epoch"], result["depth"], strict=True
     ):
-        shown = "diverged" if value is None else f"{value:.6g}"
+        shown = "diverged" if value is None or math.isnan(value) else f"{value:.6g}"
         print(f"seed {seed}: test {result['metric']} {shown} (best epoch {epoch}, depth {depth:.2f})")
 
 

@@ -73,7 +73,7 @@ def lock(file: IO[bytes]) -> bool:
         if os.name == "nt":
             import msvcrt
 
-            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+            msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]  # Windows only
         else:
             import fcntl
 

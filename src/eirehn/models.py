@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -13,7 +13,16 @@ from .baselines import LSTM, RNN
 from .checks import positive_int
 from .layers import ACT, EIREHN, RHN, SREHN, SRHN
 
-NETWORKS = ("RNN", "LSTM", "RHN", "SRHN", "SREHN", "EIREHN", "ACT")
+LAYERS: dict[str, Callable[..., Any]] = {
+    "RNN": RNN,
+    "LSTM": LSTM,
+    "RHN": RHN,
+    "SRHN": SRHN,
+    "SREHN": SREHN,
+    "EIREHN": EIREHN,
+    "ACT": ACT,
+}
+DEPTH_NAMES = {"RHN": "depth", "SRHN": "depth", "SREHN": "max_depth", "EIREHN": "max_depth", "ACT": "max_depth"}
 SHALLOW = ("RNN", "LSTM")
 FIXED = ("RHN", "SRHN")
 ELASTIC = ("SREHN", "EIREHN")
@@ -47,14 +56,14 @@ class Network:
     """Initial values by name, as the cell's reset_parameters takes them: gate_bias, alpha, decay_bias, …"""
 
     def __post_init__(self) -> None:
-        if self.kind not in NETWORKS:
-            raise ValueError(f"kind must be one of {', '.join(NETWORKS)}, got {self.kind!r}")
+        if self.kind not in LAYERS:
+            raise ValueError(f"kind must be one of {', '.join(LAYERS)}, got {self.kind!r}")
         for name in ("hidden_size", "num_layers", "max_depth"):
             positive_int(name, getattr(self, name))
         if self.start and self.kind not in FIXED + ELASTIC:
             raise ValueError(f"start names initial values of a highway network, {self.kind} takes none")
 
-    def build(self, input_size: int) -> nn.Module:
+    def build(self, input_size: int) -> Any:
         """The layers, batch first, with initial values drawn from torch's generator."""
         options: dict[str, Any] = {
             "batch_first": True,
@@ -68,31 +77,17 @@ class Network:
             raise ValueError(
                 f"input_dropout and hidden_dropout belong to the highway networks, {self.kind} has none"
             )
-        layer: Any
-        if self.kind == "RNN":
-            layer = RNN(*sizes, **options)
-        elif self.kind == "LSTM":
-            layer = LSTM(*sizes, **options)
-        elif self.kind == "ACT":
-            layer = ACT(*sizes, max_depth=self.max_depth, **options)
-        elif self.kind in FIXED:
-            layer = {"RHN": RHN, "SRHN": SRHN}[self.kind](*sizes, depth=self.max_depth, **options)
-        elif self.kind == "SREHN":
-            layer = SREHN(*sizes, max_depth=self.max_depth, **options)
-        else:
-            layer = EIREHN(
-                *sizes,
-                max_depth=self.max_depth,
-                hyper_size=self.hyper_size,
-                weight_update=self.weight_update,
-                **options,
-            )
+        if self.kind in DEPTH_NAMES:
+            options[DEPTH_NAMES[self.kind]] = self.max_depth
+        if self.kind == "EIREHN":
+            options |= {"hyper_size": self.hyper_size, "weight_update": self.weight_update}
+        layer = LAYERS[self.kind](*sizes, **options)
         if self.start:
             try:
                 layer.reset_parameters(**self.start)
             except TypeError as error:
                 raise ValueError(f"start: {self.kind} has no such initial value ({error})") from None
-        return layer  # type: ignore[no-any-return]
+        return layer
 
     def run(
         self, layer: nn.Module, x: Tensor, hx: Any, *, max_depth: int | None, with_cost: bool

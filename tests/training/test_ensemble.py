@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import csv
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,14 @@ import torch
 from small import DATA, small
 from torch import nn
 
+from eirehn.data.splits import Split, Splits
 from eirehn.data.synthetic import SyntheticData
 from eirehn.files import RunError, read_json
 from eirehn.loading import load, read_values
 from eirehn.models import Network, SequenceModel
 from eirehn.training.batches import Batches
 from eirehn.training.ensemble import Ensemble
+from eirehn.training.evaluation import evaluate
 from eirehn.training.fit import make_task, train
 
 KINDS = ("RNN", "LSTM", "RHN", "SRHN", "SREHN", "EIREHN", "ACT")
@@ -123,6 +126,39 @@ def test_a_member_without_any_figure_has_no_result(tmp_path: Path) -> None:
     assert read_json(tmp_path / "result.json")["values"] == [None, None]
     with pytest.raises(RunError, match="has no best epoch of seed 0"):
         load(tmp_path, seed=0)
+    assert all(math.isnan(value) for value in evaluate(tmp_path).values)
+
+
+@dataclass(frozen=True)
+class Signs:
+    """Whether the first coordinates of a sequence add up to more than zero."""
+
+    turn: bool = False
+    task = "classification"
+    input_size = 2
+    output_size = 2
+
+    def load(self) -> Splits:
+        x = torch.randn(200, 6, 2, generator=torch.Generator().manual_seed(5))
+        target = (x[..., 0].sum(1) > 0).long()
+        parts = ((x[a:b], target[a:b]) for a, b in ((0, 120), (120, 160), (160, 200)))
+        return Splits(*(Split(*part) for part in parts))
+
+
+def test_of_accuracies_the_highest_is_the_best(tmp_path: Path) -> None:
+    """A classification from data to result: the epoch kept is that of the highest accuracy, the first of equals."""
+    recipe = replace(small(seeds=(0, 1), epochs=12), data=Signs())  # type: ignore[arg-type]  # the data of a test
+    result = train(recipe, tmp_path)
+    with open(tmp_path / "metrics.csv", newline="") as file:
+        lines = list(csv.DictReader(file))
+    test = recipe.data.load().test
+    for index, seed in enumerate((0, 1)):
+        accuracies = [float(line["accuracy"]) for line in lines if line["seed"] == str(seed)]
+        assert min(accuracies) < max(accuracies)
+        assert result["best_epoch"][index] == accuracies.index(max(accuracies)) + 1
+        assert result["best_validation"][index] == max(accuracies)
+        answers = load(tmp_path, seed=seed)(test.x).argmax(-1)
+        assert result["values"][index] == pytest.approx((answers == test.target).double().mean().item())
 
 
 def test_each_member_sees_all_data_in_an_order_of_its_own() -> None:

@@ -76,7 +76,7 @@ def encode_to(path: Path, vocabulary: Vocabulary, out: Path, *, encoding: str = 
             raise RunError(f"{path} is empty")
         file.seek(0)
         file.write(_header(count))
-    return np.load(out, mmap_mode="r")  # type: ignore[no-any-return,unused-ignore]
+    return np.load(out, mmap_mode="r")  # type: ignore[no-any-return,unused-ignore]  # any array, says NumPy
 
 
 def encoded(path: Path, vocabulary: Vocabulary, *, encoding: str = "utf-8") -> Iterator[Ids]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-
+from ..checks import nearest
 from ..training.recipe import Recipe
 from . import synthetic
 
@@ -16,6 +15,7 @@ def recipes() -> dict[str, Recipe]:
 def find(name: str) -> Recipe:
     known = recipes()
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1, cutoff=0.0)[0]
-        raise ValueError(f"there is no recipe {name!r}; did you mean {near!r}? `eirehn recipes` lists all")
+        raise ValueError(
+            f"there is no recipe {name!r}; did you mean {nearest(name, known)!r}? `eirehn recipes` lists all"
+        )
     return known[name]

@@ -27,12 +27,15 @@ EXAMPLES = 6
 
 
 class Trained:
-    """The models of a run, one for each seed, and the test data of its recipe."""
+    """The models of a run that has ended, one for each seed that did not diverge from its first epoch on."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.recipe: Recipe = RunFolder(folder).recipe()
-        self.models = [load(folder, seed=seed) for seed in self.recipe.seeds]
+        result = RunFolder(folder).read_result()
+        assert result is not None
+        seeds = [seed for seed, value in zip(self.recipe.seeds, result["values"], strict=True) if value is not None]
+        self.models = [load(folder, seed=seed) for seed in seeds]
 
     @property
     def label(self) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -114,6 +114,11 @@ def reproduce(
     runs = [analysis.Trained(folder / recipe.name) for recipe in rows]
     page = content(experiment.title, experiment.summary, results, runs, notice=cut.notice(rows))
     write_report(folder / "report.html", page)
+    results["figures"] = {
+        name: [asdict(each) for each in getattr(page, name)]
+        for name in ("early", "savings", "histograms", "true_depth")
+    }
+    write_json(folder / "results.json", results)
     return results
 
 
@@ -150,10 +155,11 @@ def content(
     title: str, summary: str, results: dict[str, Any], runs: Sequence[analysis.Trained], notice: str | None = None
 ) -> Report:
     """The report of these runs, with as many of its figures as they allow."""
-    elastic = [run for run in runs if run.recipe.network.kind in ELASTIC]
+    alive = [run for run in runs if run.models]
+    elastic = [run for run in alive if run.recipe.network.kind in ELASTIC]
     priced = [run for run in elastic if run.recipe.optimisation.price]
     family = [run for run in elastic if priced and run.recipe.network == priced[0].recipe.network]
-    fixed = [run for run in runs if run.recipe.network.kind == "SRHN"]
+    fixed = [run for run in alive if run.recipe.network.kind == "SRHN"]
     return Report(
         title=title,
         summary=summary,
@@ -163,7 +169,7 @@ def content(
         histograms=[analysis.histogram(run) for run in family or elastic],
         examples=analysis.examples(_most_varied(elastic)) if elastic else (),
         savings=analysis.savings([*family, *fixed]) if family and fixed else (),
-        early=[analysis.early_curve(run) for run in _one_of_each(runs)],
+        early=[analysis.early_curve(run) for run in _one_of_each(alive)],
         true_depth=[analysis.true_depth(run) for run in family or elastic],
     )
 

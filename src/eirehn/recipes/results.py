@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
@@ -38,8 +39,8 @@ def label(recipe: Recipe) -> str:
 def row(recipe: Recipe, result: dict[str, Any]) -> dict[str, Any]:
     """One line of a results file from what a run left."""
     network = recipe.network
-    values = [float("nan") if value is None else value for value in result["values"]]
-    final = [float("nan") if value is None else value for value in result["final_values"]]
+    values = [math.nan if value is None else value for value in result["values"]]
+    final = [math.nan if value is None else value for value in result["final_values"]]
     return {
         "recipe": recipe.name,
         "label": label(recipe),
@@ -56,7 +57,7 @@ def row(recipe: Recipe, result: dict[str, Any]) -> dict[str, Any]:
         "final_mean": statistics.fmean(final),
         "paper": paper_figure(recipe),
         "seconds": result["seconds"],
-        "depth": statistics.fmean(result["depth"]),
+        "depth": statistics.fmean(math.nan if depth is None else depth for depth in result["depth"]),
         "best_epoch": result["best_epoch"],
         "commit": result.get("commit"),
         "machine": result.get("machine"),

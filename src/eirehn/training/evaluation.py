@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import NamedTuple
 
 from ..data.splits import Splits
+from ..files import read_json
 from ..loading import KEPT, check_values, read_values
 from .batches import Parts
 from .fit import make_task
@@ -31,4 +33,7 @@ def evaluate(run: Path, *, split: str = "test", which: str = "best", max_depth: 
     check_values(task.ensemble.values(), values, run / f"{which}.safetensors")
     task.to(next(iter(values.values())).dtype)
     metric, depths = task.measure(Parts(getattr(recipe.data.load(), split)), values, max_depth=max_depth)
+    if which == "best":  # a member that diverged from its first epoch on has no best one
+        scores = read_json(run / "model.json")["best_score"]
+        metric = [math.nan if score is None else value for value, score in zip(metric, scores, strict=True)]
     return Figures(task.metric, recipe.seeds, metric, depths)

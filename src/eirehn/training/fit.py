@@ -142,7 +142,7 @@ def _trainer(recipe: Recipe, folder: Path, callbacks: Sequence[pl.Callback], acc
         devices=hardware.devices,
         num_nodes=hardware.num_nodes,
         strategy=hardware.strategy,
-        precision=hardware.precision,  # type: ignore[arg-type]
+        precision=hardware.precision,  # type: ignore[arg-type]  # one of PRECISIONS
         max_epochs=recipe.optimisation.epochs,
         callbacks=list(callbacks),
         plugins=[WholeFiles()],

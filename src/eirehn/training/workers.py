@@ -99,8 +99,9 @@ class _Pool:
 
     def _listen(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
-        for line in process.stdout:
-            self.messages.put((process, json.loads(line)))
+        with process.stdout:
+            for line in process.stdout:
+                self.messages.put((process, json.loads(line)))
         self.messages.put((process, None))
 
     def _give(self, process: subprocess.Popen[str]) -> None:
@@ -118,9 +119,8 @@ class _Pool:
 
     def _hear(self, process: subprocess.Popen[str], message: dict[str, Any] | None) -> None:
         if message is None:
-            name = self.at_work.pop(process)
+            name, code = self.at_work.pop(process), process.wait()
             if name is not None:
-                code = process.wait()
                 why = (
                     "killed, perhaps for want of memory"
                     if code < 0

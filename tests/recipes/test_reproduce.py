@@ -1,0 +1,63 @@
+"""What a report says of runs in every state."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import eirehn
+from eirehn.data.synthetic import SyntheticData
+from eirehn.files import read_json
+from eirehn.recipes import find
+from eirehn.recipes.reproduce import Cut, Experiment, report_on, reproduce
+from eirehn.training.optimisation import Optimisation
+from eirehn.training.recipe import Recipe
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _plain_path():
+    with eirehn.use_backend("auto"):
+        yield
+
+
+def tiny(name: str, **changes: object) -> Recipe:
+    optimisation = Optimisation(epochs=1, batch_size=20, **changes)  # type: ignore[arg-type]
+    return replace(
+        find(name), data=SyntheticData(train=20, validation=10, test=10), seeds=(0, 1), optimisation=optimisation
+    )
+
+
+def diverging(name: str) -> Recipe:
+    return tiny(name, optimizer="sgd", learning_rate=1e38)
+
+
+def test_runs_that_diverged_are_told_and_no_reason_to_fail(tmp_path: Path) -> None:
+    rows = [tiny("synthetic-srhn-20-depth-1"), diverging("synthetic-ei-rehn-10"), tiny("synthetic-srehn-20")]
+    experiment = Experiment("some", "Some rows", "In every state.", rows)
+    results = reproduce(experiment, tmp_path, command="eirehn …", cut=Cut(), jobs=1)
+    kept = read_json(tmp_path / "results.json")
+    assert [row["mean"] is None for row in kept["rows"]] == [False, True, False]
+    assert "diverged" in (tmp_path / "report.html").read_text()
+    assert results["bayes_floor"] > 0
+
+
+def test_the_figures_of_the_report_are_in_the_results(tmp_path: Path) -> None:
+    rows = [tiny("synthetic-srehn-20"), tiny("synthetic-rhn-10")]
+    reproduce(Experiment("some", "Some rows", "Two.", rows), tmp_path, command="eirehn …", jobs=1)
+    figures = read_json(tmp_path / "results.json")["figures"]
+    assert {each["label"]: each["caps"] for each in figures["early"]} == {
+        "SREHN-20": [1, 2, 3, 4, 5],
+        "RHN-10": [1, 2, 3, 4, 5],
+    }
+    full = {row["label"]: row["mean"] for row in read_json(tmp_path / "results.json")["rows"]}
+    for each in figures["early"]:  # uncapped, a model is as good as the table says
+        assert each["mean"][-1] == pytest.approx(full[each["label"]], rel=1e-5)
+
+
+def test_a_report_of_nothing_but_diverged_runs(tmp_path: Path) -> None:
+    row = diverging("synthetic-ei-rehn-10")
+    reproduce(Experiment("some", "One row", "None.", [row]), tmp_path, command="eirehn …", jobs=1)
+    page = report_on([tmp_path / row.name], tmp_path / "again.html", command="eirehn …")
+    assert "diverged" in page.read_text()
