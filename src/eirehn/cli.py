@@ -141,16 +141,22 @@ def train(given: list[str]) -> None:
     from .training.fit import first_process
     from .training.fit import train as carry_out
     from .training.progress import Display
-    from .training.recipe import Recipe
+    from .training.recipe import DATA, Recipe, data_kind
 
     parser = _parser("train", train)
     parser.add_argument("--recipe", type=str | None, help="start from a recipe of `eirehn recipes`")
     parser.add_argument("--config", action="config", help="YAML file with any fields of a recipe")
     parser.add_argument("--out", type=Path | None, help="the run's folder; default runs/NAME")
-    parser.add_class_arguments(Recipe)
-    named = _named_recipe(given)
-    if named is not None:
-        parser.set_defaults(_flat(find(named).to_dict()))
+    named = _value_of("--recipe", given)
+    start = Recipe() if named is None else find(named)
+    kind = _data_kind(given) or start.data.kind
+    parser.add_class_arguments(Recipe, skip={"data"})
+    parser.add_class_arguments(data_kind(kind), "data")
+    parser.add_argument("--data.kind", type=str, default=kind, help=f"one of {', '.join(DATA)}")
+    defaults = _flat(start.to_dict())
+    if kind != start.data.kind:
+        defaults = {name: value for name, value in defaults.items() if not name.startswith("data.")}
+    parser.set_defaults(defaults)
     asked = _parse(parser, given)
     if asked.recipe != named:
         raise UsageError("a recipe is named once, by --recipe on the command line; a YAML file holds fields")
@@ -279,13 +285,28 @@ def _parse(parser: ArgumentParser, given: list[str]) -> Any:
         raise UsageError(f"{_one_line(error)} (eirehn {parser.prog.split()[-1]} --help)") from None
 
 
-def _named_recipe(given: Sequence[str]) -> str | None:
+def _value_of(flag: str, given: Sequence[str]) -> str | None:
+    """What is given for a flag, before all flags are known."""
     for index, word in enumerate(given):
-        if word == "--recipe" and index + 1 < len(given):
+        if word == flag and index + 1 < len(given):
             return given[index + 1]
-        if word.startswith("--recipe="):
+        if word.startswith(f"{flag}="):
             return word.partition("=")[2]
     return None
+
+
+def _data_kind(given: Sequence[str]) -> str | None:
+    """The kind of data the flags or the YAML file name, on which it depends what other flags there are."""
+    import yaml  # type: ignore[import-untyped,unused-ignore]  # it has no types, unless stubs are installed
+
+    named, path = _value_of("--data.kind", given), _value_of("--config", given)
+    if named is not None or path is None:
+        return named
+    try:
+        content = yaml.safe_load(Path(path).read_text("utf-8"))
+        return str(content["data"]["kind"])
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+        return None  # whatever is wrong with it, the parser says it better
 
 
 def _recipe(asked: Any) -> Recipe:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_map
 
 from .baselines import LSTM, RNN
 from .checks import positive_int
@@ -52,6 +53,8 @@ class Network:
     """Dropout on the state inside a highway network's products, one mask per sequence."""
     bidirectional: bool = False
     """Read each sequence both ways."""
+    shortcut: bool = False
+    """Add a linear map of the input to the first layer's output."""
     start: Mapping[str, float] = field(default_factory=dict)
     """Initial values by name, as the cell's reset_parameters takes them: gate_bias, alpha, decay_bias, …"""
 
@@ -63,14 +66,25 @@ class Network:
         if self.start and self.kind not in FIXED + ELASTIC:
             raise ValueError(f"start names initial values of a highway network, {self.kind} takes none")
 
+    @property
+    def output_size(self) -> int:
+        return self.hidden_size * (2 if self.bidirectional else 1)
+
     def build(self, input_size: int) -> Any:
         """The layers, batch first, with initial values drawn from torch's generator."""
+        if not self.shortcut:
+            return self._layers(input_size, self.num_layers)
+        first = self._layers(input_size, 1)
+        rest = self._layers(self.output_size, self.num_layers - 1) if self.num_layers > 1 else None
+        return Shortcut(first, rest, nn.Linear(input_size, self.output_size), self.dropout)
+
+    def _layers(self, input_size: int, count: int) -> Any:
         options: dict[str, Any] = {
             "batch_first": True,
             "bidirectional": self.bidirectional,
-            "dropout": self.dropout,
+            "dropout": 0.0 if self.shortcut and count == 1 else self.dropout,
         }
-        sizes = (input_size, self.hidden_size, self.num_layers)
+        sizes = (input_size, self.hidden_size, count)
         if self.kind in FIXED + ELASTIC:
             options |= {"input_dropout": self.input_dropout, "hidden_dropout": self.hidden_dropout}
         elif self.input_dropout or self.hidden_dropout:
@@ -92,7 +106,14 @@ class Network:
     def run(
         self, layer: nn.Module, x: Tensor, hx: Any, *, max_depth: int | None, with_cost: bool
     ) -> tuple[Tensor, Any, Tensor, Tensor | None]:
-        """Output, final state, depths and, where asked for, their cost, of a layer that `build` made."""
+        """Output, final state, depths and, where asked for, their cost, of what `build` made."""
+        if not isinstance(layer, Shortcut):
+            return self._run(layer, x, hx, max_depth=max_depth, with_cost=with_cost)
+        return layer.run(lambda part, y, h: self._run(part, y, h, max_depth=max_depth, with_cost=with_cost), x, hx)
+
+    def _run(
+        self, layer: nn.Module, x: Tensor, hx: Any, *, max_depth: int | None, with_cost: bool
+    ) -> tuple[Tensor, Any, Tensor, Tensor | None]:
         if self.kind not in SHALLOW:
             out, state, depth, *cost = layer(x, hx, max_depth=max_depth, return_depth=True, return_cost=with_cost)
             return out, state, depth, cost[0] if cost else None
@@ -102,6 +123,35 @@ class Network:
         h = state[0] if isinstance(state, tuple) else state
         depth = torch.ones(h.size(0), *out.shape[:-1], dtype=torch.int64, device=out.device)
         return out, state, depth, depth.to(out.dtype) if with_cost else None
+
+
+class Shortcut(nn.Module):
+    """Layers with a linear map of the input added to what the first of them puts out."""
+
+    def __init__(self, first: nn.Module, rest: nn.Module | None, linear: nn.Linear, dropout: float) -> None:
+        super().__init__()
+        self.first, self.linear = first, linear
+        self.rest = rest
+        self.dropout = nn.Dropout(dropout)
+
+    def run(self, run: Callable[..., Any], x: Tensor, hx: Any) -> tuple[Tensor, Any, Tensor, Tensor | None]:
+        """As `Network.run`, with `run(layer, x, hx)` for each part."""
+        own, above = (None, None) if hx is None else _cut(hx, _state_rows(self.first))
+        out, state, depth, cost = run(self.first, x, own)
+        out = out + self.linear(x)
+        if self.rest is None:
+            return out, state, depth, cost
+        out, upper, more, dearer = run(self.rest, self.dropout(out), above)
+        joined = tree_map(lambda one, other: torch.cat([one, other]), state, upper)
+        return out, joined, torch.cat([depth, more]), None if cost is None else torch.cat([cost, dearer])
+
+
+def _state_rows(layer: Any) -> int:
+    return 2 if layer.bidirectional else 1
+
+
+def _cut(hx: Any, rows: int) -> tuple[Any, Any]:
+    return tree_map(lambda part: part[:rows], hx), tree_map(lambda part: part[rows:], hx)
 
 
 class Outcome(NamedTuple):
@@ -126,7 +176,7 @@ class SequenceModel(nn.Module):
         self.output_size = positive_int("output_size", output_size)
         self.last = last
         self.body = network.build(input_size)
-        self.head = nn.Linear(network.hidden_size * (2 if network.bidirectional else 1), output_size)
+        self.head = nn.Linear(network.output_size, output_size)
 
     def forward(self, x: Tensor, hx: Any = None, *, max_depth: int | None = None) -> Tensor:
         """Predictions (B, T, O), or (B, O) with `last`, for `x` (B, T, X)."""
@@ -135,11 +185,14 @@ class SequenceModel(nn.Module):
     def run(self, x: Tensor, hx: Any = None, *, max_depth: int | None = None, with_cost: bool = False) -> Outcome:
         """As `forward`, and the final state, the depths taken and their differentiable cost."""
         out, state, depth, cost = self.network.run(self.body, x, hx, max_depth=max_depth, with_cost=with_cost)
-        return Outcome(self.head(self._last_states(state) if self.last else out), state, depth, cost)
+        return Outcome(self.head(self._ends(out) if self.last else out), state, depth, cost)
 
-    def _last_states(self, state: Any) -> Tensor:
-        h = state[0] if isinstance(state, tuple) else state  # (layers · directions, B, H)
-        return torch.cat([h[-2], h[-1]], -1) if self.network.bidirectional else h[-1]
+    def _ends(self, out: Tensor) -> Tensor:
+        """What each direction puts out where it ends, (B, H) or (B, 2 H), of `out` (B, T, …)."""
+        if not self.network.bidirectional:
+            return out[:, -1]
+        forward, backward = out.chunk(2, -1)
+        return torch.cat([forward[:, -1], backward[:, 0]], -1)
 
 
 class LanguageModel(nn.Module):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
+import torch
+
+from eirehn.data.splits import Split, Splits
 from eirehn.data.synthetic import SyntheticData
 from eirehn.models import Network
 from eirehn.training.optimisation import Optimisation
@@ -29,3 +32,26 @@ def small(
 
 def with_network(recipe: Recipe, **changes: Any) -> Recipe:
     return replace(recipe, network=replace(recipe.network, **changes))
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Whether a sequence sums to more than zero."""
+
+    train: int = 64
+    validation: int = 0
+
+    kind: ClassVar[str] = "sums"
+    task = "classification"
+    input_size = 2
+    output_size = 2
+    augment = None
+
+    def load(self) -> Splits:
+        x = torch.randn(self.train + self.validation + 40, 6, 2, generator=torch.Generator().manual_seed(1))
+        target = (x[..., 0].sum(1) > 0).long()
+        sizes = [self.train, self.validation, 40]
+        return Splits(*map(Split, x.split(sizes), target.split(sizes)))
+
+    def smaller(self, train: int) -> Sums:
+        return replace(self, train=train)

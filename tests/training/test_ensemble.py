@@ -5,17 +5,16 @@ from __future__ import annotations
 import copy
 import csv
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from small import DATA, small
+from small import DATA, Sums, small
 from torch import nn
 
-from eirehn.data.splits import Split, Splits
 from eirehn.data.synthetic import SyntheticData
 from eirehn.files import RunError, read_json
 from eirehn.loading import load, read_values
@@ -129,25 +128,9 @@ def test_a_member_without_any_figure_has_no_result(tmp_path: Path) -> None:
     assert all(math.isnan(value) for value in evaluate(tmp_path).values)
 
 
-@dataclass(frozen=True)
-class Signs:
-    """Whether the first coordinates of a sequence add up to more than zero."""
-
-    turn: bool = False
-    task = "classification"
-    input_size = 2
-    output_size = 2
-
-    def load(self) -> Splits:
-        x = torch.randn(200, 6, 2, generator=torch.Generator().manual_seed(5))
-        target = (x[..., 0].sum(1) > 0).long()
-        parts = ((x[a:b], target[a:b]) for a, b in ((0, 120), (120, 160), (160, 200)))
-        return Splits(*(Split(*part) for part in parts))
-
-
 def test_of_accuracies_the_highest_is_the_best(tmp_path: Path) -> None:
     """A classification from data to result: the epoch kept is that of the highest accuracy, the first of equals."""
-    recipe = replace(small(seeds=(0, 1), epochs=12), data=Signs())  # type: ignore[arg-type]  # the data of a test
+    recipe = replace(small(seeds=(0, 1), epochs=12), data=Sums(train=120, validation=40))
     result = train(recipe, tmp_path)
     with open(tmp_path / "metrics.csv", newline="") as file:
         lines = list(csv.DictReader(file))

@@ -6,22 +6,22 @@ import hashlib
 import zipfile
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..checks import boolean
+from ..checks import boolean, positive_int
 from ..files import RunError, replacing
 from .archive import opened_zip
 from .download import Remote
 from .folder import kept
 from .har_source import LABELS, SUBJECTS, Arrays, read_source
-from .splits import Split, Splits
+from .splits import Augment, Split, Splits
 
 FILE = "har.npz"
 ACTIVITIES = ("walking", "walking upstairs", "walking downstairs", "sitting", "standing", "laying")
@@ -147,7 +147,10 @@ class HarData:
     """Which people they are."""
     standardise: bool = True
     """Shift and scale each signal to mean 0 and deviation 1 over the windows to train on."""
+    windows: int | None = None
+    """At most so many windows to train on, evenly spread over what there is; all where null."""
 
+    kind: ClassVar[str] = "har"
     task = "classification"
     input_size = 9
     output_size = LABELS
@@ -160,6 +163,15 @@ class HarData:
         if self.held_out >= SUBJECTS:
             raise ValueError(f"held_out must be less than {SUBJECTS}, got {self.held_out}")
         boolean("standardise", self.standardise)
+        if self.windows is not None:
+            positive_int("windows", self.windows)
+
+    @property
+    def augment(self) -> Augment | None:
+        return None
+
+    def smaller(self, train: int) -> HarData:
+        return replace(self, windows=train)
 
     def load(self) -> Splits:
         return self.splits(read(kept("har", FILE)))
@@ -180,11 +192,13 @@ class HarData:
 
     def _parts(self, har: Har) -> tuple[Windows, Windows, Windows]:
         out = np.isin(har.train.subject, held_out_subjects(har.train, self.held_out, self.seed))
-        train, validation = (_those(har.train, which) for which in (~out, out))
+        train, validation = (_those(har.train, which) for which in (np.flatnonzero(~out), np.flatnonzero(out)))
+        if self.windows is not None and self.windows < len(train.x):
+            train = _those(train, np.linspace(0, len(train.x) - 1, self.windows).round().astype(np.int64))
         return train, validation, har.test
 
 
-def _those(windows: Windows, which: npt.NDArray[np.bool_]) -> Windows:
+def _those(windows: Windows, which: npt.NDArray[np.int64]) -> Windows:
     return Windows(windows.x[which], windows.target[which], windows.subject[which])
 
 

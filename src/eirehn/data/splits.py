@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import ClassVar, NamedTuple, Protocol
 
+import numpy as np
 from torch import Tensor
 
 
@@ -14,5 +16,34 @@ class Split(NamedTuple):
 
 class Splits(NamedTuple):
     train: Split
-    validation: Split
+    validation: Split  # may be empty: then the last epoch is the one that counts
     test: Split
+
+
+Augment = Callable[[Sequence[Tensor], np.random.Generator], tuple[Tensor, ...]]
+"""Inputs and targets of a batch, (B, …) each, as one more draw of the same task."""
+
+
+class Data(Protocol):
+    """What a recipe asks of its data: a frozen dataclass whose fields say all there is to know."""
+
+    kind: ClassVar[str]
+
+    @property
+    def task(self) -> str:
+        """regression or classification."""
+
+    @property
+    def input_size(self) -> int: ...
+
+    @property
+    def output_size(self) -> int: ...
+
+    @property
+    def augment(self) -> Augment | None:
+        """What changes a batch to train on, where anything does."""
+
+    def load(self) -> Splits: ...
+
+    def smaller(self, train: int) -> Data:
+        """The same with so many sequences to train on."""

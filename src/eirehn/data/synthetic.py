@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..checks import finite, positive_int
-from .splits import Split, Splits
+from .splits import Augment, Split, Splits
 
 NOISE_STD = 0.056
 """Not the 0.1 of the paper's text: with that no predictor, not even one that knows the hidden state, reaches the
@@ -68,6 +68,12 @@ def turned(x: Tensor, quarters: Tensor) -> Tensor:
     return x
 
 
+def turned_at_random(batch: Sequence[Tensor], random: np.random.Generator) -> tuple[Tensor, ...]:
+    """The inputs and targets of a batch, (B, T, 2) each, turned alike."""
+    quarters = torch.from_numpy(random.integers(4, size=len(batch[0])))
+    return tuple(turned(part, quarters.to(part.device)) for part in batch)
+
+
 @dataclass(frozen=True)
 class SyntheticData:
     """The synthetic task of the paper: points in the plane, each to be predicted from those before it."""
@@ -85,6 +91,7 @@ class SyntheticData:
     turn: bool = False
     """Turn each training sequence by 0, 90, 180 or 270 degrees each time it is drawn: a symmetry of the task."""
 
+    kind: ClassVar[str] = "synthetic"
     task = "regression"
     input_size = 2
     output_size = 2
@@ -99,12 +106,12 @@ class SyntheticData:
     def generate(self) -> Synthetic:
         return synthetic(self.train + self.validation + self.test, noise_std=self.noise_std, seed=self.seed)
 
-    def augment(self, batch: Sequence[Tensor], random: np.random.Generator) -> tuple[Tensor, ...]:
-        """The inputs and targets of a batch, (B, T, 2) each, as one more draw of the same task."""
-        if not self.turn:
-            return tuple(batch)
-        quarters = torch.from_numpy(random.integers(4, size=len(batch[0])))
-        return tuple(turned(part, quarters.to(part.device)) for part in batch)
+    @property
+    def augment(self) -> Augment | None:
+        return turned_at_random if self.turn else None
+
+    def smaller(self, train: int) -> SyntheticData:
+        return replace(self, train=train)
 
     def load(self) -> Splits:
         x = torch.from_numpy(self.generate().x)

@@ -41,6 +41,11 @@ class Trained:
     def label(self) -> str:
         return label(self.recipe)
 
+    @property
+    def data(self) -> SyntheticData:
+        assert isinstance(self.recipe.data, SyntheticData)
+        return self.recipe.data
+
 
 def learning_curve(folder: Path) -> Curve:
     """The figures of every epoch, from the run's metrics.csv."""
@@ -85,9 +90,7 @@ def squared_errors(
 def early_curve(run: Trained) -> EarlyCurve:
     """The error when no time step may go deeper than 1, 2, … inner steps, without training for it."""
     caps = range(1, run.recipe.network.max_depth + 1)
-    errors = [
-        [squared_errors(model, run.recipe.data, cap)[0].mean().item() for model in run.models] for cap in caps
-    ]
+    errors = [[squared_errors(model, run.data, cap)[0].mean().item() for model in run.models] for cap in caps]
     return EarlyCurve(
         run.label,
         list(caps),
@@ -98,13 +101,13 @@ def early_curve(run: Trained) -> EarlyCurve:
 
 def histogram(run: Trained) -> DepthHistogram:
     """How often the run's models spent each depth."""
-    depths = torch.cat([squared_errors(model, run.recipe.data)[1].flatten() for model in run.models])
+    depths = torch.cat([squared_errors(model, run.data)[1].flatten() for model in run.models])
     return DepthHistogram(run.label, torch.bincount(depths, minlength=run.recipe.network.max_depth + 1).tolist())
 
 
 def examples(run: Trained) -> list[Example]:
     """The first test sequences, as the run's first model reads them."""
-    data = run.recipe.data
+    data = run.data
     errors, depths = squared_errors(run.models[0], data)
     generated = _generated(data)
     return [
@@ -120,7 +123,7 @@ def examples(run: Trained) -> list[Example]:
 
 def true_depth(run: Trained) -> TrueDepth:
     """The depth spent on a prediction against the generator's own for the point predicted."""
-    data = run.recipe.data
+    data = run.data
     taken = torch.from_numpy(_generated(data).depth[-data.test :, 1:]).flatten()
     taken = taken.repeat(len(run.models))
     spent = torch.cat([squared_errors(model, data)[1].flatten() for model in run.models]).double()
@@ -140,7 +143,7 @@ def savings(runs: Sequence[Trained], *, rounds: int = 7) -> list[Saving]:
     milliseconds = _interleaved([_reading(run) for run in runs], rounds)
     found = []
     for run, time_taken in zip(runs, milliseconds, strict=True):
-        measured = [squared_errors(model, run.recipe.data) for model in run.models]
+        measured = [squared_errors(model, run.data) for model in run.models]
         errors = [error.mean().item() for error, _ in measured]
         fixed = run.recipe.network.kind in FIXED
         found.append(
@@ -158,7 +161,7 @@ def savings(runs: Sequence[Trained], *, rounds: int = 7) -> list[Saving]:
 
 
 def _reading(run: Trained) -> Callable[[], None]:
-    x = _test(run.recipe.data).x.to(run.models[0].head.weight.dtype)
+    x = _test(run.data).x.to(run.models[0].head.weight.dtype)
 
     def read() -> None:
         for model in run.models:

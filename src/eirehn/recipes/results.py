@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 
+from ..models import Network
 from ..report.published import published
 from ..training.recipe import Hardware, Recipe
-from . import synthetic
+from . import har, synthetic
 
 
 def spread(values: Sequence[float]) -> float | None:
@@ -27,6 +28,8 @@ def label(recipe: Recipe) -> str:
     text = f"{name}-{network.hidden_size}"
     if network.kind == "SRHN":
         text += f", depth {network.max_depth}"
+    if recipe.data.kind == "har":
+        text += har.distinction(network)
     if recipe.name.endswith("-best"):
         text += ", our recipe"
     if "-price-" in recipe.name or recipe.optimisation.price:
@@ -66,10 +69,14 @@ def row(recipe: Recipe, result: dict[str, Any]) -> dict[str, Any]:
 
 def paper_figure(recipe: Recipe) -> float | None:
     """What the paper has for this row, and None for a recipe that only bears the name of one."""
-    known = {each.name: each for each in (*synthetic.table1(), *synthetic.ablation())}
+    known = {each.name: each for each in (*synthetic.table1(), *synthetic.ablation(), *har.table2())}
     if recipe.name not in known or not _same_row(recipe, known[recipe.name]):
         return None
-    tables, network = published(), recipe.network
+    figure = har_figure if recipe.data.kind == "har" else synthetic_figure
+    return figure(recipe.network, published())
+
+
+def synthetic_figure(network: Network, tables: dict[str, Any]) -> float:
     if network.kind == "SRHN":
         figure = tables["synthetic_ablation_mse_e3_hidden_20"]["SRHN_depth_1_to_6"][network.max_depth - 1]
     elif network.kind == "SREHN":
@@ -78,6 +85,13 @@ def paper_figure(recipe: Recipe) -> float | None:
         table = {(each["model"], each["hidden"]): each["mean"] for each in tables["synthetic_mse_e3"]}
         figure = table[network.kind, network.hidden_size]
     return float(figure) * 1e-3
+
+
+def har_figure(network: Network, tables: dict[str, Any]) -> float:
+    depth = network.max_depth if network.kind == "RHN" else None
+    rows = tables["har_accuracy_percent"]
+    table = {(each["model"], each["hidden"], each["depth"]): each["mean"] for each in rows}
+    return float(table[network.kind, network.hidden_size, depth]) / 100
 
 
 def _same_row(one: Recipe, other: Recipe) -> bool:
@@ -89,7 +103,7 @@ def _same_row(one: Recipe, other: Recipe) -> bool:
             seeds=(0,),
             hardware=Hardware(),
             optimisation=replace(recipe.optimisation, epochs=1),
-            data=replace(recipe.data, train=1),
+            data=recipe.data.smaller(1),
         )
 
     return whole(one) == whole(other)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.splits import Split
+from ..data.splits import Augment, Split
 
 
 class Parts:
@@ -25,9 +25,6 @@ class Parts:
 
     def __iter__(self) -> Iterator[Split]:
         return map(Split, self.split.x.split(self.size), self.split.target.split(self.size))
-
-
-Augment = Callable[[Sequence[Tensor], np.random.Generator], tuple[Tensor, ...]]
 
 
 class Batches:

@@ -16,7 +16,8 @@ from pytorch_lightning.plugins.io import CheckpointIO
 
 from ..files import RunError, replacing
 
-MARK = b"eirehn training state 1\n"
+KIND = b"eirehn training state "
+MARK = KIND + b"2\n"  # counts up with what a state is made of
 
 
 class WholeFiles(CheckpointIO):
@@ -47,6 +48,8 @@ def read_checkpoint(path: Path, map_location: Any = None) -> dict[str, Any]:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
     start = len(MARK) + hashlib.sha256().digest_size
     content = memoryview(whole)[start:]
+    if whole.startswith(KIND) and not whole.startswith(MARK):
+        raise RunError(f"{path} is of another version of eirehn; go on with that, or move it away to train anew")
     if whole[:start] != MARK + hashlib.sha256(content).digest():
         raise RunError(f"{path} is damaged; move it away to train from the start")
     checkpoint: dict[str, Any] = torch.load(

@@ -65,7 +65,7 @@ def _train(recipe: Recipe, run: RunFolder, tell: Callable[[Event], None], save_s
         # A run may have been killed between its last epoch and this line.
         if trainer.is_global_zero:
             export(task, recipe, run.path)
-    result = summary(task, recipe, splits.test, saving.elapsed)
+    result = summary(task, recipe, splits, saving.elapsed)
     if trainer.is_global_zero:
         write_json(run.result, result)
     return result
@@ -99,7 +99,7 @@ class Data(pl.LightningDataModule):
                 f"batch_size must be at least the number of processes, {self.trainer.world_size}, "
                 f"got {self.recipe.optimisation.batch_size}"
             )
-        if self.trainer.world_size > len(self.splits.validation.x):
+        if self.trainer.world_size > len(self.splits.validation.x) > 0:
             raise ValueError(f"there must be a validation sequence for each of {self.trainer.world_size} processes")
 
     def train_dataloader(self) -> Batches:
@@ -108,7 +108,7 @@ class Data(pl.LightningDataModule):
             self._placed(self.splits.train),
             self.recipe.optimisation.batch_size,
             self.recipe.seeds,
-            augment=self.recipe.data.augment if self.recipe.data.turn else None,
+            augment=self.recipe.data.augment,
             rank=self.trainer.global_rank,
             world=self.trainer.world_size,
         )
@@ -179,18 +179,18 @@ def export(task: Task, recipe: Recipe, folder: Path) -> None:
     write_json(folder / "model.json", description)
 
 
-def summary(task: Task, recipe: Recipe, split: Split, seconds: float) -> dict[str, Any]:
-    best, depth = task.measure(Parts(split), task.best.values)
+def summary(task: Task, recipe: Recipe, splits: Splits, seconds: float) -> dict[str, Any]:
+    best, depth = task.measure(Parts(splits.test), task.best.values)
     # A member that never had a figure on validation data has no best epoch, and its initial values no result.
     best = [value if epoch >= 0 else math.nan for value, epoch in zip(best, task.best.epoch.tolist(), strict=True)]
-    final, _ = task.measure(Parts(split), task.last_values())
+    final, _ = task.measure(Parts(splits.test), task.last_values())
     return {
         "recipe": recipe.name,
         "metric": task.metric,
         "values": best,
         "final_values": final,
         "best_epoch": (task.best.epoch + 1).tolist(),
-        "best_validation": (task.sign * task.best.score).tolist(),
+        "best_validation": (task.sign * task.best.score).tolist() if len(splits.validation.x) else None,
         "depth": depth,
         "parameters": sum(value[0].numel() for value in task.ensemble.stacked if value.requires_grad),
         "seconds": round(seconds, 1),

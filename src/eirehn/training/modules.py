@@ -146,10 +146,26 @@ class Task(pl.LightningModule):
         self._totals = []
         self.carried = self._reading
         metric = self.figure(total / count)
-        losses, sequences = self._sum_over_processes(self.sums)
-        self.latest = {"train_loss": losses / sequences, self.metric: metric, "depth": depth / cases}
+        self.latest = {"train_loss": self._train_loss(), self.metric: metric, "depth": depth / cases}
         self.best.consider(self.sign * metric, self.current_epoch, self.ensemble)
         self._swap_averages()
+
+    @torch.no_grad()
+    def on_train_batch_end(self, *_: Any) -> None:
+        """Where nothing is held out to choose an epoch by, it is the last one."""
+        if not self.trainer.is_last_batch or (self.trainer.num_val_batches and all(self.trainer.num_val_batches)):
+            return
+        loss = self._train_loss()
+        unknown = torch.full_like(loss, torch.nan)
+        self.latest = {"train_loss": loss, self.metric: unknown, "depth": unknown}
+        self._swap_averages()
+        self.best.take(loss, self.current_epoch, self.ensemble)
+        self._swap_averages()
+
+    def _train_loss(self) -> Tensor:
+        sums: Tensor = self._sum_over_processes(self.sums)
+        loss: Tensor = sums[0] / sums[1]
+        return loss
 
     def _sum_over_processes(self, sums: Tensor) -> Tensor:
         reduced = self.trainer.strategy.reduce(sums.clone(), reduce_op="sum")
@@ -179,7 +195,14 @@ class Best:
         self.values = {name: value.clone() for name, value in ensemble.values().items()}
 
     def consider(self, score: Tensor, epoch: int, ensemble: Ensemble) -> None:
-        better = score < self.score  # never for NaN: a member that diverges keeps what it had
+        """This epoch where it is better, which NaN never is: a member that diverges keeps what it had."""
+        self._take(score < self.score, score, epoch, ensemble)
+
+    def take(self, score: Tensor, epoch: int, ensemble: Ensemble) -> None:
+        """This epoch in place of the one before, better or not, unless it has diverged."""
+        self._take(score.isfinite(), score, epoch, ensemble)
+
+    def _take(self, better: Tensor, score: Tensor, epoch: int, ensemble: Ensemble) -> None:
         self.score[better] = score[better]
         self.epoch[better] = epoch
         for name, value in ensemble.values().items():

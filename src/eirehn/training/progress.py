@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -116,5 +117,6 @@ class Display:
 
 
 def _text(event: Event) -> str:
-    figures = (f"{name.replace('_', ' ')} {value:.4g}" for name, value in event.figures.items())
+    known = {name: value for name, value in event.figures.items() if not math.isnan(value)}
+    figures = (f"{name.replace('_', ' ')} {value:.4g}" for name, value in known.items())
     return "  ".join([f"epoch {event.epoch}/{event.epochs}", *figures])

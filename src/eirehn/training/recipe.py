@@ -9,10 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..data.har import HarData
+from ..data.splits import Data
 from ..data.synthetic import SyntheticData
 from ..models import Network
 from .optimisation import Optimisation
 
+DATA: dict[str, type[Any]] = {each.kind: each for each in (SyntheticData, HarData)}
 PRECISIONS = ("32-true", "64-true", "bf16-mixed")
 STRATEGIES = ("auto", "ddp")
 
@@ -46,7 +49,7 @@ class Recipe:
     name: str = "custom"
     """What tables and reports call it."""
     network: Network = field(default_factory=Network)
-    data: SyntheticData = field(default_factory=SyntheticData)
+    data: Data = field(default_factory=SyntheticData)
     optimisation: Optimisation = field(default_factory=Optimisation)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     """One member for each: its initial values and the order of its data."""
@@ -62,12 +65,18 @@ class Recipe:
 
     def to_dict(self) -> dict[str, Any]:
         content = dataclasses.asdict(self)
+        content["data"] = {"kind": self.data.kind, **content["data"]}
         content["seeds"] = list(self.seeds)
         return content
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Recipe:
-        return typing.cast(Recipe, from_dict(cls, content))
+        if not isinstance(content, Mapping):
+            raise ValueError(f"Recipe must be a mapping, got {type(content).__name__}")
+        own = dict(content)
+        if "data" in own:
+            own["data"] = data_from_dict(own["data"])
+        return typing.cast(Recipe, from_dict(cls, own))
 
     def differences(self, other: Recipe) -> list[str]:
         """The names of the fields that make `other` another training. Of the hardware only the precision does."""
@@ -81,6 +90,21 @@ class Recipe:
             else:
                 found.append(name)
         return found
+
+
+def data_from_dict(content: Mapping[str, Any]) -> Data:
+    """Data of the kind that `content` names."""
+    if not isinstance(content, Mapping):
+        raise ValueError(f"data must be a mapping, got {type(content).__name__}")
+    fields = dict(content)
+    return typing.cast(Data, from_dict(data_kind(fields.pop("kind", SyntheticData.kind)), fields))
+
+
+def data_kind(name: Any) -> type[Any]:
+    """The class of data of this name."""
+    if not isinstance(name, str) or name not in DATA:
+        raise ValueError(f"data.kind must be one of {', '.join(DATA)}, got {name!r}")
+    return DATA[name]
 
 
 def from_dict(kind: type[Any], content: Mapping[str, Any]) -> Any:

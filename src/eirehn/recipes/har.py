@@ -1,0 +1,62 @@
+"""Human activity recognition: Table 2, and our own best recipe."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..data.har import HarData
+from ..models import Network
+from ..training.optimisation import Optimisation
+from ..training.recipe import Recipe
+
+PAPER = Optimisation(epochs=100, batch_size=200, optimizer="adam", learning_rate=0.0025)
+SIZES = {"RNN": (32, 48, 64), "LSTM": (16, 24, 32)}
+RHN_DEPTHS = (1, 2, 3)
+ELASTIC_SIZES = (32, 40, 48)
+MAX_DEPTH = 4
+
+
+def table2() -> list[Recipe]:
+    """The 12 rows of Table 2, by the published parameter counts: EI-REHN with one layer, the others with two, and
+    each with a linear map of the input added to what its first layer puts out."""
+    return [
+        *(_recipe(Network(kind, size, 2, shortcut=True)) for kind, sizes in SIZES.items() for size in sizes),
+        *(_recipe(Network("RHN", 32, 2, max_depth=depth, shortcut=True)) for depth in RHN_DEPTHS),
+        *(_recipe(elastic(size)) for size in ELASTIC_SIZES),
+    ]
+
+
+def variants() -> list[Recipe]:
+    """EI-REHN with two layers, as the text of the paper has it; and the best row of each kind without the map."""
+    best = ("har-lstm-32", "har-rhn-32-depth-1", "har-ei-rehn-48")
+    plain = [each.network for each in table2() if each.name in best]
+    return [
+        *(_recipe(replace(elastic(size), num_layers=2)) for size in ELASTIC_SIZES),
+        *(_recipe(replace(network, shortcut=False)) for network in plain),
+    ]
+
+
+def recipes() -> list[Recipe]:
+    return [*table2(), *variants()]
+
+
+def elastic(size: int) -> Network:
+    return Network("EIREHN", size, max_depth=MAX_DEPTH, shortcut=True)
+
+
+def distinction(network: Network) -> str:
+    """What tells networks of one kind and size apart in a table."""
+    words = []
+    if network.kind == "RHN":
+        words.append(f"depth {network.max_depth}")
+    if network.kind == "EIREHN" and network.num_layers > 1:
+        words.append(f"{network.num_layers} layers")
+    if not network.shortcut:
+        words.append("no map")
+    return "".join(f", {word}" for word in words)
+
+
+def _recipe(network: Network) -> Recipe:
+    kind = "ei-rehn" if network.kind == "EIREHN" else network.kind.lower()
+    words = distinction(network).replace(", ", "-").replace(" ", "-")
+    return Recipe(f"har-{kind}-{network.hidden_size}{words}", network, HarData(held_out=0), PAPER)

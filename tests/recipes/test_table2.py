@@ -1,0 +1,37 @@
+"""The rows of Table 2 against the published counts and figures."""
+
+from __future__ import annotations
+
+import pytest
+
+from eirehn.models import SequenceModel
+from eirehn.recipes import har
+from eirehn.recipes.results import label, paper_figure
+from eirehn.report.published import published
+
+
+def test_every_row_has_the_published_number_of_parameters():
+    rows = {(row["model"], row["hidden"], row["depth"]): row for row in published()["har_accuracy_percent"]}
+    recipes = har.table2()
+    assert len(recipes) == len(rows) == 12
+    for recipe in recipes:
+        network = recipe.network
+        depth = network.max_depth if network.kind == "RHN" else None
+        row = rows.pop((network.kind, network.hidden_size, depth))
+        model = SequenceModel(network, recipe.data.input_size, recipe.data.output_size, last=True)
+        assert sum(value.numel() for value in model.parameters()) == row["parameters_exact"], recipe.name
+        assert paper_figure(recipe) == pytest.approx(row["mean"] / 100)
+
+
+def test_the_recipe_is_the_paper_s():
+    for recipe in har.table2():
+        training = recipe.optimisation
+        assert (training.optimizer, training.learning_rate, training.schedule) == ("adam", 0.0025, "constant")
+        assert (training.batch_size, training.epochs, len(recipe.seeds)) == (200, 100, 5)
+        assert recipe.data.held_out == 0
+
+
+def test_names_and_labels_tell_rows_apart():
+    recipes = har.recipes()
+    assert len({recipe.name for recipe in recipes}) == len({label(recipe) for recipe in recipes}) == len(recipes)
+    assert all(paper_figure(recipe) is None for recipe in har.variants())
