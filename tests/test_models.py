@@ -52,3 +52,10 @@ def test_cost_and_cap_go_to_all_layers():
     assert outcome.depth.max() == 1
     assert outcome.cost is not None
     assert outcome.cost.shape == outcome.depth.shape == (2, 4, 7)
+
+
+def test_a_class_from_the_mean_of_all_outputs():
+    model, x = drawn(Network("EIREHN", 5, max_depth=3, bidirectional=True, pooling="mean"), last=True)
+    torch.testing.assert_close(model(x), model.head(model.body(x)[0].mean(1)), rtol=1e-12, atol=1e-12)
+    with pytest.raises(ValueError, match="pooling must be one of last, mean, got 'best'"):
+        Network(pooling="best")

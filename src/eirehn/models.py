@@ -27,6 +27,7 @@ DEPTH_NAMES = {"RHN": "depth", "SRHN": "depth", "SREHN": "max_depth", "EIREHN": 
 SHALLOW = ("RNN", "LSTM")
 FIXED = ("RHN", "SRHN")
 ELASTIC = ("SREHN", "EIREHN")
+POOLINGS = ("last", "mean")
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,8 @@ class Network:
     """Read each sequence both ways."""
     shortcut: bool = False
     """Add a linear map of the input to the first layer's output."""
+    pooling: str = "last"
+    """What a class is told from: the last output of each direction, or the mean of all."""
     start: Mapping[str, float] = field(default_factory=dict)
     """Initial values by name, as the cell's reset_parameters takes them: gate_bias, alpha, decay_bias, …"""
 
@@ -63,6 +66,8 @@ class Network:
             raise ValueError(f"kind must be one of {', '.join(LAYERS)}, got {self.kind!r}")
         for name in ("hidden_size", "num_layers", "max_depth"):
             positive_int(name, getattr(self, name))
+        if self.pooling not in POOLINGS:
+            raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {self.pooling!r}")
         if self.start and self.kind not in FIXED + ELASTIC:
             raise ValueError(f"start names initial values of a highway network, {self.kind} takes none")
 
@@ -162,7 +167,7 @@ class Outcome(NamedTuple):
 
 
 class SequenceModel(nn.Module):
-    """A network and a linear head, at every time step or, with `last`, on the last state alone.
+    """A network and a linear head, at every time step or, with `last`, once for a sequence, by `network.pooling`.
 
     >>> model = SequenceModel(Network("EIREHN", hidden_size=20), input_size=2, output_size=2)
     >>> model(torch.zeros(8, 20, 2)).shape
@@ -185,10 +190,12 @@ class SequenceModel(nn.Module):
     def run(self, x: Tensor, hx: Any = None, *, max_depth: int | None = None, with_cost: bool = False) -> Outcome:
         """As `forward`, and the final state, the depths taken and their differentiable cost."""
         out, state, depth, cost = self.network.run(self.body, x, hx, max_depth=max_depth, with_cost=with_cost)
-        return Outcome(self.head(self._ends(out) if self.last else out), state, depth, cost)
+        return Outcome(self.head(self._pooled(out) if self.last else out), state, depth, cost)
 
-    def _ends(self, out: Tensor) -> Tensor:
-        """What each direction puts out where it ends, (B, H) or (B, 2 H), of `out` (B, T, …)."""
+    def _pooled(self, out: Tensor) -> Tensor:
+        """Of `out` (B, T, …) its mean over time, or what each direction puts out where it ends."""
+        if self.network.pooling == "mean":
+            return out.mean(1)
         if not self.network.bidirectional:
             return out[:, -1]
         forward, backward = out.chunk(2, -1)

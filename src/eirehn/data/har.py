@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import zipfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -15,12 +17,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..checks import boolean, positive_int
+from ..checks import boolean, finite, positive_int
 from ..files import RunError, replacing
 from .archive import opened_zip
 from .download import Remote
 from .folder import kept
-from .har_source import LABELS, SUBJECTS, Arrays, read_source
+from .har_motion import moved
+from .har_source import CHANNELS, LABELS, STEPS, SUBJECTS, Arrays, read_source
 from .splits import Augment, Split, Splits
 
 FILE = "har.npz"
@@ -147,12 +150,17 @@ class HarData:
     """Which people they are."""
     standardise: bool = True
     """Shift and scale each signal to mean 0 and deviation 1 over the windows to train on."""
+    frame: int = 1
+    """Time steps read at once, as one step of so many times the signals: 1, or 2, 4, … 128."""
+    tilt: float = 0.0
+    """Turn the phone of each window to train on by angles of this deviation, in degrees, each time it is drawn."""
+    gain: float = 0.0
+    """And scale it by a factor whose logarithm has this deviation."""
     windows: int | None = None
     """At most so many windows to train on, evenly spread over what there is; all where null."""
 
     kind: ClassVar[str] = "har"
     task = "classification"
-    input_size = 9
     output_size = LABELS
 
     def __post_init__(self) -> None:
@@ -165,10 +173,21 @@ class HarData:
         boolean("standardise", self.standardise)
         if self.windows is not None:
             positive_int("windows", self.windows)
+        if positive_int("frame", self.frame) > STEPS or STEPS % self.frame:
+            raise ValueError(f"frame must divide {STEPS}, got {self.frame}")
+        finite("tilt", self.tilt, least=0.0)
+        finite("gain", self.gain, least=0.0)
+
+    @property
+    def input_size(self) -> int:
+        return len(CHANNELS) * self.frame
 
     @property
     def augment(self) -> Augment | None:
-        return None
+        if not (self.tilt or self.gain):
+            return None
+        mean, scale = _standard(self)
+        return partial(moved, mean=mean, scale=scale, tilt=math.radians(self.tilt), gain=self.gain)
 
     def smaller(self, train: int) -> HarData:
         return replace(self, windows=train)
@@ -182,13 +201,21 @@ class HarData:
 
     def splits(self, har: Har) -> Splits:
         parts = self._parts(har)
-        mean, scale = _moments(parts[0].x) if self.standardise else (0.0, 1.0)
+        mean, scale = self._moments(parts[0])
         return Splits(
             *(
-                Split(torch.from_numpy(((part.x - mean) / scale).astype(np.float32)), torch.from_numpy(part.target))
+                Split(
+                    torch.from_numpy(((part.x - mean) / scale).astype(np.float32))
+                    .unflatten(1, (-1, self.frame))
+                    .flatten(2),
+                    torch.from_numpy(part.target),
+                )
                 for part in parts
             )
         )
+
+    def _moments(self, train: Windows) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        return _moments(train.x) if self.standardise else (np.zeros(len(CHANNELS)), np.ones(len(CHANNELS)))
 
     def _parts(self, har: Har) -> tuple[Windows, Windows, Windows]:
         out = np.isin(har.train.subject, held_out_subjects(har.train, self.held_out, self.seed))
@@ -196,6 +223,12 @@ class HarData:
         if self.windows is not None and self.windows < len(train.x):
             train = _those(train, np.linspace(0, len(train.x) - 1, self.windows).round().astype(np.int64))
         return train, validation, har.test
+
+
+@lru_cache(4)
+def _standard(data: HarData) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    """What `data.load()` takes off the signals and divides them by."""
+    return data._moments(data._parts(read(kept("har", FILE)))[0])
 
 
 def _those(windows: Windows, which: npt.NDArray[np.int64]) -> Windows:
