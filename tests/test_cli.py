@@ -22,7 +22,7 @@ from eirehn.loading import read_values
 from eirehn.training.folder import RunFolder
 
 TINY = ["--epochs", "2", "--seeds", "2", "--sequences", "40"]
-ROWS = ["synthetic-rnn-20", "synthetic-srhn-20-depth-2", "synthetic-ei-rehn-10", "synthetic-ei-rehn-20-price-1e-03"]
+ROWS = ["synthetic-rnn-20", "synthetic-ei-rehn-10", "synthetic-srhn-20-depth-2", "synthetic-ei-rehn-20-price-1e-03"]
 
 
 def environment() -> dict[str, str]:

@@ -85,7 +85,7 @@ def reproduce(given: list[str]) -> None:
     parser.add_argument("--epochs", type=int | None, help="fewer or more epochs than the recipes have")
     parser.add_argument("--seeds", type=int | None, help="only the first so many seeds")
     parser.add_argument("--sequences", type=int | None, help="other than 8000 training sequences")
-    parser.add_argument("--rows", type=str, nargs="+", help="only these recipes of the experiment")
+    parser.add_argument("--rows", type=str, nargs="+", help="train only these rows, by the names of their recipes")
     parser.add_argument("--out", type=Path | None, help="folder of the runs, results and report; default runs/NAME")
     parser.add_argument("--jobs", type=int | None, help="runs at a time; default one for each core")
     parser.add_argument("--results", type=Path | None, help="write the results to this file too")
@@ -118,9 +118,10 @@ def reproduce(given: list[str]) -> None:
 
         results = _going_on(
             lambda: carry_out(
-                _chosen(known[asked.name], asked.rows),
+                known[asked.name],
                 folder,
                 command=_command(["reproduce", *given]),
+                only=_chosen(known[asked.name], asked.rows),
                 cut=cut,
                 jobs=asked.jobs,
                 tell=display,
@@ -241,18 +242,19 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
 }
 
 
-def _chosen(experiment: Experiment, names: Sequence[str] | None) -> Experiment:
-    from dataclasses import replace
-
-    if names is None:
-        return experiment
-    known = {recipe.name: recipe for recipe in experiment.rows}
+def _chosen(experiment: Experiment, asked: Sequence[str] | None) -> list[str] | None:
+    """The rows of these names, which may lack the experiment's own at their start."""
+    if asked is None:
+        return None
+    known = [recipe.name for recipe in experiment.rows]
+    names = [name for each in asked for name in each.split(",")]
+    names = [long if (long := f"{experiment.name}-{name}") in known else name for name in names]
     for name in names:
         if name not in known:
             from .checks import nearest
 
             raise UsageError(f"{experiment.name} has no row {name!r}; did you mean {nearest(name, known)!r}?")
-    return replace(experiment, rows=[known[name] for name in names])
+    return names
 
 
 def _figure1(folder: Path) -> None:

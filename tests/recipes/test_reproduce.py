@@ -61,3 +61,17 @@ def test_a_report_of_nothing_but_diverged_runs(tmp_path: Path) -> None:
     reproduce(Experiment("some", "One row", "None.", [row]), tmp_path, command="eirehn …", jobs=1)
     page = report_on([tmp_path / row.name], tmp_path / "again.html", command="eirehn …")
     assert "diverged" in page.read_text()
+
+
+def test_rows_trained_before_stay_in_the_results(tmp_path: Path) -> None:
+    rows = [tiny("synthetic-rnn-20"), tiny("synthetic-lstm-10"), tiny("synthetic-lstm-15")]
+    experiment = Experiment("some", "Three rows", "Some.", rows)
+    reproduce(experiment, tmp_path, command="eirehn …", only=["synthetic-lstm-15"], jobs=1)
+    results = reproduce(experiment, tmp_path, command="eirehn …", only=["synthetic-rnn-20"], jobs=1)
+    assert [row["recipe"] for row in results["rows"]] == ["synthetic-rnn-20", "synthetic-lstm-15"]
+    assert not (tmp_path / "synthetic-lstm-10").exists()
+    # What ended by another recipe, say a shorter one, is no row of this one.
+    cut = reproduce(
+        experiment, tmp_path / "cut", command="eirehn …", only=["synthetic-rnn-20"], jobs=1, cut=Cut(epochs=2)
+    )
+    assert len(cut["rows"]) == 1

@@ -91,13 +91,16 @@ def reproduce(
     folder: Path,
     *,
     command: str,
+    only: Sequence[str] | None = None,
     cut: Cut = Cut(),  # noqa: B008  # it cannot be changed
     jobs: int | None = None,
     tell: Callable[[Event], None] = lambda event: None,
     ended: Callable[[Recipe, dict[str, Any]], None] = lambda recipe, result: None,
 ) -> dict[str, Any]:
-    """Trains all rows and returns the results, which it writes to `folder`, with a report beside them."""
+    """Trains all rows, or those called in `only`, and returns the results of these and of what had ended before,
+    which it writes to `folder`, with a report beside them."""
     rows = [cut(recipe) for recipe in experiment.rows]
+    rows = [each for each in rows if only is None or each.name in only or _has_ended(folder / each.name, each)]
     view = _view(rows)
     trained = train_all(_longest_first(rows), folder, jobs=jobs, tell=tell, ended=ended)
     by_name = {result["recipe"]: result for result in trained}
@@ -116,6 +119,11 @@ def reproduce(
     results["figures"] = {name: [asdict(each) for each in getattr(page, name)] for name in view.figures}
     write_json(folder / "results.json", results)
     return results
+
+
+def _has_ended(folder: Path, recipe: Recipe) -> bool:
+    run = RunFolder(folder)
+    return run.result.exists() and not run.recipe().differences(recipe)
 
 
 def _view(recipes: Sequence[Recipe]) -> Any:
