@@ -36,6 +36,15 @@ def test_classification() -> None:
     np.testing.assert_allclose(total / count, (chances.argmax(-1) == target.numpy()).mean(1))
 
 
+def test_smoothed_classes() -> None:
+    """A tenth of a target's weight, dealt to 3 classes."""
+    task = Classification(members(last=True), Optimisation(smoothing=0.1))
+    prediction, target = torch.randn(2, 5, 3), torch.randint(0, 3, (2, 5))
+    logs = prediction.numpy() - np.log(np.exp(prediction.numpy()).sum(-1, keepdims=True))
+    weights = np.full((2, 5, 3), 0.1 / 3) + 0.9 * np.eye(3)[target.numpy()]
+    np.testing.assert_allclose(task.errors(prediction, target), -(weights * logs).sum(-1).mean(1), rtol=1e-5)
+
+
 def test_the_best_epoch_is_that_of_the_best_metric() -> None:
     """Of the lowest error, and of the highest accuracy."""
     for kind, expected in ((Regression, 1), (Classification, 2)):

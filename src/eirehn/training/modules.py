@@ -241,7 +241,10 @@ class Classification(Task):
     sign = -1
 
     def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
-        entropy = F.cross_entropy(prediction.flatten(0, 1), target.flatten(), reduction="none")
+        smoothing = self.optimisation.smoothing
+        entropy = F.cross_entropy(
+            prediction.flatten(0, 1), target.flatten(), reduction="none", label_smoothing=smoothing
+        )
         return entropy.view(target.shape).mean(1)
 
     def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:

@@ -40,6 +40,8 @@ class Optimisation:
     """Each member's gradient is scaled down to this norm."""
     price: float = 0.0
     """Price of depth: this much times the mean cost of depth is added to the loss."""
+    smoothing: float = 0.0
+    """Of a classification: this share of a target's weight is dealt to all classes alike."""
     average: float = 0.0
     """Decay per step of the running average of the weights that is validated and kept; 0 keeps the weights."""
 
@@ -53,7 +55,7 @@ class Optimisation:
         finite("price", self.price, least=0.0)
         if self.clip is not None:
             finite("clip", self.clip, above=0.0)
-        for name in ("warmup", "beta2", "average"):
+        for name in ("warmup", "beta2", "average", "smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
 
