@@ -27,6 +27,10 @@ from .har_source import CHANNELS, LABELS, STEPS, SUBJECTS, Arrays, read_source
 from .splits import Augment, Split, Splits
 
 FILE = "har.npz"
+SIGNALS = tuple(
+    f"{name} {axis}" for name in ("body acceleration", "angular velocity", "total acceleration") for axis in "xyz"
+)
+"""As `har_source.CHANNELS`, for people."""
 ACTIVITIES = ("walking", "walking upstairs", "walking downstairs", "sitting", "standing", "laying")
 REMOTES = (
     Remote(
@@ -162,6 +166,8 @@ class HarData:
     kind: ClassVar[str] = "har"
     task = "classification"
     output_size = LABELS
+    classes = ACTIVITIES
+    signals = SIGNALS
 
     def __post_init__(self) -> None:
         for name in ("held_out", "seed"):

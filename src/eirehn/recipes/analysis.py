@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,8 +35,11 @@ class Trained:
         self.recipe: Recipe = RunFolder(folder).recipe()
         result = RunFolder(folder).read_result()
         assert result is not None
-        seeds = [seed for seed, value in zip(self.recipe.seeds, result["values"], strict=True) if value is not None]
-        self.models = [load(folder, seed=seed) for seed in seeds]
+        self.result = result
+        self.seeds = [
+            seed for seed, value in zip(self.recipe.seeds, result["values"], strict=True) if value is not None
+        ]
+        self.models = [load(folder, seed=seed) for seed in self.seeds]
 
     @property
     def label(self) -> str:
@@ -64,7 +68,11 @@ def learning_curve(folder: Path) -> Curve:
         raise RunError(f"{run.metrics} cannot be read: {error}") from error
     varies = recipe.network.kind in (*ELASTIC, "ACT")
     depth = columns["depth"] if varies else None
-    return Curve(label(recipe), epochs, columns["train_loss"], columns[metric], depth)
+    loss = columns["train_loss"]
+    measured = metric == "mse"  # there what training lowers is the metric
+    return Curve(
+        label(recipe), epochs, loss if measured else None, columns[metric], depth, None if measured else loss
+    )
 
 
 @lru_cache(2)
@@ -73,7 +81,7 @@ def _generated(data: SyntheticData) -> Synthetic:
 
 
 @lru_cache(2)
-def _test(data: SyntheticData) -> Split:
+def split_for_test(data: SyntheticData) -> Split:
     return data.load().test
 
 
@@ -82,20 +90,30 @@ def squared_errors(
     model: SequenceModel, data: SyntheticData, max_depth: int | None = None
 ) -> tuple[Tensor, Tensor]:
     """The squared error and the depth at each time step of the test data, (N, T) each."""
-    test = _test(data)
+    test = split_for_test(data)
     outcome = model.run(test.x.to(model.head.weight.dtype), max_depth=max_depth)
     return (outcome.prediction - test.target).double().square().mean(-1), outcome.depth[-1]
 
 
-def early_curve(run: Trained) -> EarlyCurve:
-    """The error when no time step may go deeper than 1, 2, … inner steps, without training for it."""
+def errors_and_depths(run: Trained, max_depth: int | None = None) -> list[tuple[float, float]]:
+    """The mean squared error and the mean depth of each of the run's models."""
+    measured = [squared_errors(model, run.data, max_depth) for model in run.models]
+    return [(error.mean().item(), depth.double().mean().item()) for error, depth in measured]
+
+
+Figures = Callable[[Trained, int | None], list[tuple[float, float]]]
+"""The metric and the mean depth of each model of a run, whose depth may be capped."""
+
+
+def early_curve(run: Trained, figures: Figures = errors_and_depths) -> EarlyCurve:
+    """The metric when no time step may go deeper than 1, 2, … inner steps, without training for it."""
     caps = range(1, run.recipe.network.max_depth + 1)
-    errors = [[squared_errors(model, run.data, cap)[0].mean().item() for model in run.models] for cap in caps]
+    metric = [[value for value, _ in figures(run, cap)] for cap in caps]
     return EarlyCurve(
         run.label,
         list(caps),
-        [statistics.fmean(each) for each in errors],
-        [spread(each) or 0.0 for each in errors] if len(run.models) > 1 else None,
+        [statistics.fmean(each) for each in metric],
+        [spread(each) or 0.0 for each in metric] if len(run.models) > 1 else None,
     )
 
 
@@ -138,30 +156,29 @@ def true_depth(run: Trained) -> TrueDepth:
     )
 
 
-def savings(runs: Sequence[Trained], *, rounds: int = 7) -> list[Saving]:
-    """Error, mean depth and time to read the test data of each run; times are medians of interleaved rounds."""
+def savings(runs: Sequence[Trained], figures: Figures = errors_and_depths, *, rounds: int = 7) -> list[Saving]:
+    """Metric, mean depth and time to read the test data of each run; times are medians of interleaved rounds."""
     milliseconds = _interleaved([_reading(run) for run in runs], rounds)
     found = []
     for run, time_taken in zip(runs, milliseconds, strict=True):
-        measured = [squared_errors(model, run.data) for model in run.models]
-        errors = [error.mean().item() for error, _ in measured]
+        metric, depths = zip(*figures(run, None), strict=True)
         fixed = run.recipe.network.kind in FIXED
         found.append(
             Saving(
                 label=run.label,
                 group="fixed" if fixed else "elastic",
                 price=None if fixed else run.recipe.optimisation.price,
-                depth=statistics.fmean(depth.double().mean().item() for _, depth in measured),
+                depth=statistics.fmean(depths),
                 milliseconds=time_taken,
-                mean=statistics.fmean(errors),
-                std=spread(errors),
+                mean=statistics.fmean(metric),
+                std=spread(metric),
             )
         )
     return found
 
 
 def _reading(run: Trained) -> Callable[[], None]:
-    x = _test(run.data).x.to(run.models[0].head.weight.dtype)
+    x = split_for_test(run.recipe.data).x.to(run.models[0].head.weight.dtype)
 
     def read() -> None:
         for model in run.models:

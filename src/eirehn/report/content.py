@@ -3,37 +3,52 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
+from .checking import (
+    check_at_least_zero,
+    check_length,
+    check_numbers,
+    check_positive,
+    check_rising,
+    check_spread,
+    check_text,
+    check_whole,
+    is_number,
+)
+from .classification import ClassDepth, Confusion, Window
 from .table import results_table
 
 
 @dataclass(frozen=True)
 class Curve:
-    """Learning curves of one row of the table. `train`, `validation` and `depth` are [seed][epoch], NaN from where
-    a seed has diverged."""
+    """Learning curves of one row of the table. `train`, `validation` and the others are [seed][epoch], NaN from
+    where a seed has diverged."""
 
     label: str
     epochs: Sequence[int]
-    train: Sequence[Sequence[float]]
+    train: Sequence[Sequence[float]] | None
+    """The metric on training data; None where it is not measured there."""
     validation: Sequence[Sequence[float]]
+    """The metric on validation data."""
     depth: Sequence[Sequence[float]] | None = None
+    loss: Sequence[Sequence[float]] | None = None
+    """What training lowers, where that is not the metric."""
 
     def __post_init__(self) -> None:
-        _text("Curve.label", self.label)
-        _rising("Curve.epochs", self.epochs)
-        for name in ("train", "validation", "depth"):
+        check_text("Curve.label", self.label)
+        check_rising("Curve.epochs", self.epochs)
+        for name in ("train", "validation", "depth", "loss"):
             seeds = getattr(self, name)
-            if seeds is None and name == "depth":
+            if seeds is None and name != "validation":
                 continue
             if len(seeds) == 0:
                 raise ValueError(f"Curve.{name} needs at least one seed, got none")
             for seed, values in enumerate(seeds):
-                _length(f"Curve.{name}[{seed}]", values, len(self.epochs), "epochs")
-                _numbers(f"Curve.{name}[{seed}]", values)
+                check_length(f"Curve.{name}[{seed}]", values, len(self.epochs), "epochs")
+                check_numbers(f"Curve.{name}[{seed}]", values)
 
 
 @dataclass(frozen=True)
@@ -42,12 +57,15 @@ class DepthHistogram:
 
     label: str
     counts: Sequence[int]
+    layers: int = 1
+    """Each of several counts by itself."""
 
     def __post_init__(self) -> None:
-        _text("DepthHistogram.label", self.label)
-        _whole("DepthHistogram.counts", self.counts)
+        check_text("DepthHistogram.label", self.label)
+        check_whole("DepthHistogram.counts", self.counts)
         if sum(self.counts) <= 0:
             raise ValueError("DepthHistogram.counts must count at least one time step, got none")
+        check_positive("DepthHistogram.layers", self.layers)
 
 
 @dataclass(frozen=True)
@@ -64,17 +82,17 @@ class Example:
         if len(self.x) == 0:
             raise ValueError("Example.x needs at least one time step, got none")
         for t, point in enumerate(self.x):
-            _length(f"Example.x[{t}]", point, 2, "coordinates")
-            _numbers(f"Example.x[{t}]", point)
+            check_length(f"Example.x[{t}]", point, 2, "coordinates")
+            check_numbers(f"Example.x[{t}]", point)
         steps = len(self.x)
-        _length("Example.spent", self.spent, steps, "time steps of x")
-        _whole("Example.spent", self.spent)
+        check_length("Example.spent", self.spent, steps, "time steps of x")
+        check_whole("Example.spent", self.spent)
         if self.taken is not None:
-            _length("Example.taken", self.taken, steps, "time steps of x")
-            _whole("Example.taken", self.taken)
+            check_length("Example.taken", self.taken, steps, "time steps of x")
+            check_whole("Example.taken", self.taken)
         if self.error is not None:
-            _length("Example.error", self.error, steps, "time steps of x")
-            _numbers("Example.error", self.error)
+            check_length("Example.error", self.error, steps, "time steps of x")
+            check_numbers("Example.error", self.error)
 
 
 @dataclass(frozen=True)
@@ -93,15 +111,15 @@ class Saving:
     std: float | None = None
 
     def __post_init__(self) -> None:
-        _text("Saving.label", self.label)
+        check_text("Saving.label", self.label)
         if self.group not in ("elastic", "fixed"):
             raise ValueError(f'Saving.group must be "elastic" or "fixed", got {self.group!r}')
         if self.price is not None:
-            _at_least_zero("Saving.price", self.price)
-        _at_least_zero("Saving.depth", self.depth)
-        _at_least_zero("Saving.milliseconds", self.milliseconds)
-        _numbers("Saving.mean", [self.mean])
-        _spread("Saving.std", [self.std])
+            check_at_least_zero("Saving.price", self.price)
+        check_at_least_zero("Saving.depth", self.depth)
+        check_at_least_zero("Saving.milliseconds", self.milliseconds)
+        check_numbers("Saving.mean", [self.mean])
+        check_spread("Saving.std", [self.std])
 
 
 @dataclass(frozen=True)
@@ -114,13 +132,13 @@ class EarlyCurve:
     std: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
-        _text("EarlyCurve.label", self.label)
-        _rising("EarlyCurve.caps", self.caps)
-        _length("EarlyCurve.mean", self.mean, len(self.caps), "caps")
-        _numbers("EarlyCurve.mean", self.mean)
+        check_text("EarlyCurve.label", self.label)
+        check_rising("EarlyCurve.caps", self.caps)
+        check_length("EarlyCurve.mean", self.mean, len(self.caps), "caps")
+        check_numbers("EarlyCurve.mean", self.mean)
         if self.std is not None:
-            _length("EarlyCurve.std", self.std, len(self.caps), "caps")
-            _spread("EarlyCurve.std", self.std)
+            check_length("EarlyCurve.std", self.std, len(self.caps), "caps")
+            check_spread("EarlyCurve.std", self.std)
 
 
 @dataclass(frozen=True)
@@ -134,20 +152,21 @@ class TrueDepth:
     count: Sequence[int]
 
     def __post_init__(self) -> None:
-        _text("TrueDepth.label", self.label)
-        _rising("TrueDepth.taken", self.taken)
+        check_text("TrueDepth.label", self.label)
+        check_rising("TrueDepth.taken", self.taken)
         for name in ("spent_mean", "spent_std", "count"):
-            _length(f"TrueDepth.{name}", getattr(self, name), len(self.taken), "depths taken")
-        _numbers("TrueDepth.spent_mean", self.spent_mean)
-        _spread("TrueDepth.spent_std", self.spent_std)
-        _whole("TrueDepth.count", self.count)
+            check_length(f"TrueDepth.{name}", getattr(self, name), len(self.taken), "depths taken")
+        check_numbers("TrueDepth.spent_mean", self.spent_mean)
+        check_spread("TrueDepth.spent_std", self.spent_std)
+        check_whole("TrueDepth.count", self.count)
 
 
 @dataclass(frozen=True)
 class Report:
     """Everything the page shows. A section whose data is not given is left out.
 
-    Stored values are multiplied by `scale` for display, and `metric_unit` says so beside them.
+    Stored values are multiplied by `scale` for display, and `metric_unit` says so beside them: `metric_of(results)`
+    gives the four of them together.
     """
 
     title: str
@@ -162,6 +181,11 @@ class Report:
     savings: Sequence[Saving] = ()
     early: Sequence[EarlyCurve] = ()
     true_depth: Sequence[TrueDepth] = ()
+    confusions: Sequence[Confusion] = ()
+    class_depths: Sequence[ClassDepth] = ()
+    windows: Sequence[Window] = ()
+    loss_name: str = "training loss"
+    """What `Curve.loss` is."""
     figure1: bool = True
     metric_name: str = "test MSE"
     metric_unit: str = "×10⁻³"
@@ -169,14 +193,15 @@ class Report:
     scale: float = 1e3
 
     def __post_init__(self) -> None:
-        _text("Report.title", self.title)
-        _text("Report.metric_name", self.metric_name)
+        check_text("Report.title", self.title)
+        check_text("Report.metric_name", self.metric_name)
+        check_text("Report.loss_name", self.loss_name)
         for name in ("summary", "metric_unit"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"Report.{name} must be text, got: {type(getattr(self, name)).__name__}")
         if self.notice is not None and not isinstance(self.notice, str):
             raise ValueError(f"Report.notice must be text or None, got: {type(self.notice).__name__}")
-        if not _is_number(self.scale) or not math.isfinite(self.scale) or self.scale <= 0:
+        if not is_number(self.scale) or not math.isfinite(self.scale) or self.scale <= 0:
             raise ValueError(f"Report.scale must be a finite number greater than zero, got {self.scale!r}")
         for name, kind in (
             ("curves", Curve),
@@ -185,6 +210,9 @@ class Report:
             ("savings", Saving),
             ("early", EarlyCurve),
             ("true_depth", TrueDepth),
+            ("confusions", Confusion),
+            ("class_depths", ClassDepth),
+            ("windows", Window),
         ):
             for index, part in enumerate(getattr(self, name)):
                 if not isinstance(part, kind):
@@ -192,50 +220,3 @@ class Report:
                         f"Report.{name}[{index}] must be a {kind.__name__}, got: {type(part).__name__}"
                     )
         results_table(self.results, lower_is_better=self.lower_is_better)
-
-
-def _is_number(value: object) -> bool:
-    return hasattr(value, "__float__") and not isinstance(value, (str, bool))
-
-
-def _text(name: str, value: object) -> None:
-    if not isinstance(value, str) or not value.strip():
-        raise ValueError(f"{name} must be text that is not empty, got {value!r}")
-
-
-def _length(name: str, values: Sequence[Any], expected: int, of: str) -> None:
-    if len(values) != expected:
-        raise ValueError(f"{name} must have one value for each of the {expected} {of}, got {len(values)}")
-
-
-def _numbers(name: str, values: Iterable[object]) -> None:
-    """NaN, infinity and None are numbers that diverged, and are shown as such."""
-    for value in values:
-        if value is not None and not _is_number(value):
-            raise ValueError(f"{name} must hold numbers, got {value!r}")
-
-
-def _spread(name: str, values: Iterable[Any]) -> None:
-    for value in values:
-        if value is not None and (not _is_number(value) or value < 0):
-            raise ValueError(f"{name} must be a number of at least zero, got {value!r}")
-
-
-def _at_least_zero(name: str, value: object) -> None:
-    if not _is_number(value) or not 0 <= float(value) < math.inf:  # type: ignore[arg-type]
-        raise ValueError(f"{name} must be a finite number of at least zero, got {value!r}")
-
-
-def _whole(name: str, values: Sequence[Any]) -> None:
-    for value in values:
-        if not hasattr(value, "__index__") or isinstance(value, bool) or value < 0:
-            raise ValueError(f"{name} must hold whole numbers of at least zero, got {value!r}")
-
-
-def _rising(name: str, values: Sequence[Any]) -> None:
-    _whole(name, values)
-    if len(values) == 0:
-        raise ValueError(f"{name} must not be empty")
-    for before, after in pairwise(values):
-        if after <= before:
-            raise ValueError(f"{name} must rise from one to the next, got {after} after {before}")

@@ -12,6 +12,7 @@ from ..files import write_text
 from .content import Report
 from .elements import escape, section
 from .palette import Palette, css_variables
+from .sections.classes import class_depth, confusion, windows
 from .sections.comparison import comparison, tiles
 from .sections.depth import histogram, true_depth
 from .sections.early import early
@@ -38,9 +39,12 @@ def _page(report: Report) -> str:
     parts = [
         ("results", "Ours beside the paper", comparison, bool(report.results.get("rows"))),
         ("training", "Learning curves", training, bool(report.curves)),
+        ("confusion", "What is taken for what", confusion, bool(report.confusions)),
         ("gate", "The elastic gate (Figure 1 of the paper)", gate, report.figure1),
         ("depth", "Depth spent", histogram, bool(report.histograms)),
+        ("class-depth", "Depth by class", class_depth, bool(report.class_depths)),
         ("examples", "Examples", examples, bool(report.examples)),
+        ("windows", "Windows", windows, bool(report.windows)),
         ("savings", "What elastic depth saves", savings, bool(report.savings)),
         ("early", "Improving early", early, bool(report.early)),
         ("true-depth", "True depth against depth spent", true_depth, bool(report.true_depth)),
@@ -79,6 +83,8 @@ def _labels(report: Report) -> Iterator[str]:
     yield from (row.model for row in results_table(report.results))
     for parts in (report.curves, report.histograms, report.savings, report.early, report.true_depth):
         yield from (part.label for part in parts)
+    yield from (each.label for each in report.confusions)
+    yield from (part.label for part in report.class_depths)
 
 
 def _short(heading: str) -> str:

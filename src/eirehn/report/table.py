@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from .metric import Metric, metric_of
 from .numbers import MISSING, as_float, count, measured, percent, printed, signed, with_spread
 
 NAMES = {"EIREHN": "EI-REHN"}
@@ -100,15 +101,10 @@ def results_table(results: Mapping[str, Any], *, lower_is_better: bool = True) -
     ]
 
 
-def markdown_table(
-    results: Mapping[str, Any],
-    *,
-    scale: float = 1e3,
-    metric_name: str = "test MSE",
-    metric_unit: str = "×10⁻³",
-    lower_is_better: bool = True,
-) -> str:
-    """The table for a README or a terminal."""
+def markdown_table(results: Mapping[str, Any], metric: Metric | None = None) -> str:
+    """The table for a README or a terminal, in the unit of its metric; where None, that which the rows name."""
+    _checked_rows(results)
+    metric_name, metric_unit, lower_is_better, scale = metric or metric_of(results)
     rows = results_table(results, lower_is_better=lower_is_better)
     floor = floor_of(results) * scale
     lines = [["model", "parameters", "seeds", "ours", "paper", "difference"]]
@@ -122,7 +118,7 @@ def markdown_table(
                 seeds_text(row),
                 f"**{ours}**" if row.best else ours,
                 f"**{paper}**" if row.paper_best else paper,
-                difference_text(row, scale),
+                difference_text(row, scale, metric_unit),
             ]
         )
     if math.isfinite(floor):
@@ -148,10 +144,12 @@ def seeds_text(row: Row) -> str:
     return f"{len(row.values)}, {row.diverged} diverged" if row.diverged else str(len(row.values))
 
 
-def difference_text(row: Row, scale: float) -> str:
+def difference_text(row: Row, scale: float, unit: str = "") -> str:
     if not math.isfinite(row.difference):
         return MISSING
-    return f"{signed(row.difference * scale, row.mean * scale)} ({percent(row.relative)})"
+    text = signed(row.difference * scale, row.mean * scale)
+    # Percent of a percentage would be taken for points.
+    return text if unit == "%" else f"{text} ({percent(row.relative)})"
 
 
 def with_spread_as_printed(mean: float, std: float) -> str:

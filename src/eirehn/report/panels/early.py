@@ -23,7 +23,7 @@ def early_panel(curves: Sequence[EarlyCurve], floor: float, report: Report, pale
         if curve.std is not None:
             std = np.nan_to_num(array(curve.std)) * report.scale
             # On a log scale a band that reaches below zero has no lower edge to draw.
-            low = np.maximum(mean - std, 0.2 * mean)
+            low = np.maximum(mean - std, 0.2 * mean) if report.lower_is_better else mean - std
             ax.fill_between(caps, low, mean + std, color=colour, alpha=0.16, linewidth=0)
         dash = DASHES[index % len(DASHES)]
         ax.plot(caps, mean, color=colour, linewidth=1.8, linestyle=dash)
@@ -38,6 +38,8 @@ def early_panel(curves: Sequence[EarlyCurve], floor: float, report: Report, pale
     if values and report.lower_is_better and max(values) > 4 * min(values):
         least = min([*values, *positive([floor * report.scale])])
         scale_y(ax, 0.85 * least, 1.25 * max(values), log=True)
+    if report.metric_unit == "%":
+        ax.set_ylim(max(ax.get_ylim()[0], 0.0), min(ax.get_ylim()[1], 100.0))
     ax.set(xlabel="inner steps allowed at most", ylabel=axis_label(report.metric_name, report.metric_unit))
     whole_x(ax)
     return Panel("", figure, f"{report.metric_name} against the cap on depth. " + "; ".join(words) + ".")

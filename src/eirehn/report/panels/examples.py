@@ -26,7 +26,7 @@ def ranges(examples: Sequence[Example]) -> tuple[int, int]:
     return int(spent), int(taken)
 
 
-def shade(name: str, depth: float, deepest: int) -> str:
+def shade(name: str, depth: float, deepest: float) -> str:
     """The colour of a depth, dark for none and bright for the deepest (grey: the other way round)."""
     from matplotlib import colormaps
     from matplotlib.colors import to_hex

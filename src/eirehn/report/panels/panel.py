@@ -86,6 +86,13 @@ def _log_ticks(low: float, high: float) -> list[float]:
     return [float(tick) for tick in MaxNLocator(4).tick_values(low, high) if low <= tick <= high]
 
 
+def least_shown(values: Sequence[float], rank: float) -> float:
+    """Where higher is better, the low end of a scale: what is far worse than the value of this percentile leaves
+    it, as it would press all others together."""
+    high = max(values)
+    return max(min(values), high - 2.5 * (high - float(np.percentile(values, rank))))
+
+
 def whole_x(ax: Axes) -> None:
     from matplotlib.ticker import MaxNLocator
 

@@ -11,7 +11,7 @@ from ..content import Report
 from ..numbers import measured, printed
 from ..palette import FLOOR, INK, PAPER, Palette
 from ..table import Row
-from .panel import LARGE, Panel, axis_label, canvas
+from .panel import LARGE, Panel, axis_label, canvas, least_shown
 
 
 def seeds_panel(rows: Sequence[Row], floor: float, report: Report, palette: Palette) -> Panel:
@@ -32,7 +32,10 @@ def seeds_panel(rows: Sequence[Row], floor: float, report: Report, palette: Pale
         shown.append(floor * scale)
     if shown:
         # A seed far off would press all others together; it leaves the figure and stands in the table.
-        low, high = min(shown), min(max(shown), 2.5 * float(np.percentile(shown, 90)))
+        if report.lower_is_better:
+            low, high = min(shown), min(max(shown), 2.5 * float(np.percentile(shown, 90)))
+        else:
+            low, high = least_shown(shown, 10), max(shown)
         margin = 0.04 * (high - low) or 0.1 * abs(high) or 1.0
         ax.set_xlim(low - margin, high + margin)
     ax.set_ylim(len(rows) - 0.4, -0.6)

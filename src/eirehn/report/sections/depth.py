@@ -18,6 +18,8 @@ def histogram(report: Report, palette: Palette) -> str:
         "How many inner steps the time steps of the test data took. A single bar is a model that spends the same "
         f"on everything; a spread of bars is one that tells some steps from others. {parts}."
     )
+    if any(part.layers > 1 for part in report.histograms):
+        caption += " Where a network has several layers, each counts by itself."
     keys = [key("mean", INK, dash="", marker="^")]
     return figure_block(
         "histogram", histogram_panels(report.histograms, palette), caption, keys=keys, layout="many"

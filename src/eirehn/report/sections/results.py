@@ -40,7 +40,7 @@ def _columns(rows: Sequence[Row], floor: float, report: Report, palette: Palette
     ]
     if any(math.isfinite(row.paper) for row in rows):
         columns.append(("paper", lambda row: _paper(row, scale)))
-        columns.append(("ours − paper", lambda row: _difference(row, scale, report.lower_is_better)))
+        columns.append(("ours − paper", lambda row: _difference(row, report)))
     if math.isfinite(floor):
         columns.append(("over the floor", lambda row: _cell(signed(row.excess * scale, row.mean * scale))))
     if any(math.isfinite(row.final_mean) for row in rows):
@@ -81,12 +81,13 @@ def _paper(row: Row, scale: float) -> str:
     return f"<td><strong>{text}</strong></td>" if row.paper_best else f"<td>{text}</td>"
 
 
-def _difference(row: Row, scale: float, lower_is_better: bool) -> str:
+def _difference(row: Row, report: Report) -> str:
+    text = difference_text(row, report.scale, report.metric_unit)
     if not math.isfinite(row.difference) or row.difference == 0:
-        return _cell(difference_text(row, scale))
-    better = (row.difference < 0) == lower_is_better
+        return _cell(text)
+    better = (row.difference < 0) == report.lower_is_better
     return (
-        f'<td class="{"good" if better else "bad"}">{escape(difference_text(row, scale))}'
+        f'<td class="{"good" if better else "bad"}">{escape(text)}'
         f'<span class="unseen">, {"better" if better else "worse"}</span></td>'
     )
 

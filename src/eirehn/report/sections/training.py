@@ -7,7 +7,7 @@ import math
 from ..content import Report
 from ..elements import figure_block, key
 from ..palette import FLOOR, INK, MUTED, Palette
-from ..panels.curves import curve_panels, depth_panels, diverged
+from ..panels.curves import DASHED, curve_panels, depth_panels, diverged
 from ..table import floor_of
 
 
@@ -16,9 +16,18 @@ def training(report: Report, palette: Palette) -> str:
     metric = report.metric_name.removeprefix("test ")
     caption = (
         "How training went, all rows on one scale. Thin lines are the seeds on validation data, the thick one is "
-        "their mean, the dashed one the mean on training data: where the two part, the model learns its training "
-        "data by heart. A line that leaves at the edge is worse than the scale shows."
+        "their mean"
     )
+    trained = any(curve.train is not None for curve in report.curves)
+    loss = any(curve.loss is not None for curve in report.curves)
+    if trained:
+        caption += (
+            ", the dashed one the mean on training data: where the two part, the model learns its training data by "
+            "heart"
+        )
+    caption += ". A line that leaves at the edge is worse than the scale shows."
+    if loss:
+        caption += f" Beneath, the {report.loss_name}, which training lowers."
     lost = sum(diverged(curve) for curve in report.curves)
     if lost:
         seeds = "1 seed diverged: its line ends" if lost == 1 else f"{lost} seeds diverged: their lines end"
@@ -26,8 +35,11 @@ def training(report: Report, palette: Palette) -> str:
     keys = [
         key("one seed, validation", INK, thin=True),
         key("mean, validation", INK),
-        key("mean, training", MUTED, dash=(0, (3, 1.5))),
     ]
+    if trained:
+        keys.append(key("mean, training", MUTED, dash=DASHED))
+    if loss:
+        keys.append(key(f"{report.loss_name}, mean", MUTED, dash=DASHED))
     if math.isfinite(floor):
         keys.append(key("floor", FLOOR, dash=(0, (1, 1.5))))
     panels = curve_panels(report.curves, floor, report, metric, palette)
