@@ -24,6 +24,10 @@ from .results import spread
 
 MISTAKES = 2
 """Windows shown that are not told rightly."""
+CHOSEN = (
+    "They are the first of each class that it tells rightly and, of those that it does not, the ones it is most "
+    "sure of."
+)
 
 
 class Reading(NamedTuple):
@@ -220,6 +224,7 @@ def content(
         histograms=[histogram(run) for run in varied],
         class_depths=[class_depth(run) for run in varied],
         windows=windows(_most_varied(elastic)) if elastic else (),
+        windows_chosen=CHOSEN if elastic else "",
         savings=savings([*family, *fixed]) if family else (),
         early=[early_curve(run) for run in shown if run.recipe.network.kind in ("RHN", "SRHN", *ELASTIC)],
         loss_name="training loss (cross-entropy)",

@@ -184,6 +184,8 @@ class Report:
     confusions: Sequence[Confusion] = ()
     class_depths: Sequence[ClassDepth] = ()
     windows: Sequence[Window] = ()
+    windows_chosen: str = ""
+    """How `windows` were chosen."""
     loss_name: str = "training loss"
     """What `Curve.loss` is."""
     figure1: bool = True
@@ -196,7 +198,7 @@ class Report:
         check_text("Report.title", self.title)
         check_text("Report.metric_name", self.metric_name)
         check_text("Report.loss_name", self.loss_name)
-        for name in ("summary", "metric_unit"):
+        for name in ("summary", "metric_unit", "windows_chosen"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"Report.{name} must be text, got: {type(getattr(self, name)).__name__}")
         if self.notice is not None and not isinstance(self.notice, str):

@@ -62,9 +62,15 @@ def glyph(style: Style) -> str:
     return f'<svg class="glyph" viewBox="10 0 12 12" aria-hidden="true" style="fill: {paint}">{shape}</svg>'
 
 
-def ramp_key(text: str, colours: Sequence[str], low: int, high: int) -> str:
+def ramp_key(text: str, colours: Sequence[str], low: float, high: float, unit: str = "inner steps") -> str:
     cells = "".join(f'<i style="background: {colour}"></i>' for colour in colours)
-    return f'<li>{escape(text)}: {low} <span class="ramp" aria-hidden="true">{cells}</span> {high} inner steps</li>'
+    ends = f"{low:g}", f"{high:g} {escape(unit)}"
+    return f'<li>{escape(text)}: {ends[0]} <span class="ramp" aria-hidden="true">{cells}</span> {ends[1]}</li>'
+
+
+def tint(colour: str, strength: float) -> str:
+    """A colour of the palette laid thinly on the page's ground, in both schemes."""
+    return f"color-mix(in srgb, {_VARIABLE.get(colour, colour)} {100 * strength:.0f}%, var(--card))"
 
 
 def figure_block(

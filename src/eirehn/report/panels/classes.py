@@ -22,9 +22,22 @@ def class_marker(index: int) -> str:
 
 
 def class_depth_panels(parts: Sequence[ClassDepth], palette: Palette) -> list[Panel]:
-    values = np.concatenate([_reach(part.accuracy, part.accuracy_std) for part in parts])
-    low = 100 * float(np.nanmin(values, initial=1.0))
-    return [_panel(part, max(low, 0.0), palette) for part in parts]
+    """All on one scale."""
+    accuracy = np.concatenate([_reach(part.accuracy, part.accuracy_std) for part in parts])
+    low = max(100 * float(np.nanmin(accuracy, initial=1.0)), 0.0)
+    depth = np.concatenate([_reach(part.depth, part.depth_std) for part in parts])
+    least, most = float(np.nanmin(depth, initial=math.inf)), float(np.nanmax(depth, initial=-math.inf))
+    half = max(0.56 * (most - least), NARROWEST / 2)
+    centre = (least + most) / 2 if least <= most else 0.0
+    margin = 0.08 * (100 - low) or 1.0
+    limits = (max(centre - half, 0.0), centre + half), (low - margin, 100 + margin)
+    return [_panel(part, limits, palette) for part in parts]
+
+
+def varies(part: ClassDepth) -> bool:
+    """Whether a reader could see that the classes differ in depth."""
+    depth = array(part.depth)
+    return bool(np.nanmax(depth, initial=-math.inf) - np.nanmin(depth, initial=math.inf) >= 0.05)
 
 
 def _reach(mean: Sequence[float], std: Sequence[float] | None) -> Floats:
@@ -34,7 +47,7 @@ def _reach(mean: Sequence[float], std: Sequence[float] | None) -> Floats:
     return np.concatenate([middle - spread, middle, middle + spread])
 
 
-def _panel(part: ClassDepth, low: float, palette: Palette) -> Panel:
+def _panel(part: ClassDepth, limits: tuple[tuple[float, float], tuple[float, float]], palette: Palette) -> Panel:
     figure, (ax,) = canvas(LARGE)
     colour = palette[part.label].colour
     accuracy, depth = 100 * array(part.accuracy), array(part.depth)
@@ -51,14 +64,7 @@ def _panel(part: ClassDepth, low: float, palette: Palette) -> Panel:
             lines.append(line)
         marker = class_marker(index)
         ax.plot(x, y, marker, color=colour, markeredgecolor=PAPER, markersize=8, markeredgewidth=0.8, zorder=4)
-    if shown:
-        reach = _reach(part.depth, part.depth_std)
-        least, most = float(np.nanmin(reach)), float(np.nanmax(reach))
-        centre, half = (least + most) / 2, (most - least) / 2
-        half = max(1.25 * half, NARROWEST / 2)
-        ax.set_xlim(centre - half, centre + half)
-    margin = 0.08 * (100 - low) or 1.0
-    ax.set_ylim(low - margin, 100 + margin)
+    ax.set(xlim=limits[0], ylim=limits[1])
     ax.set(xlabel="mean inner steps a time step", ylabel="right (% of the class)")
     if shown:
         labels = [Label(part.classes[i], (depth[i], accuracy[i]), colour, False) for i in shown]

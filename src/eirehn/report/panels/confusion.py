@@ -24,8 +24,13 @@ FAINT, STRONG = 0.07, 0.5
 
 def confusion_panels(confusions: Sequence[Confusion], palette: Palette) -> list[Panel]:
     """Mistakes are tinted on a scale of their own, the same in all: on that of what is right none would be seen."""
-    worst = max(0.05, *(float(np.nanmax(mistakes(each), initial=0.0)) for each in confusions))
+    worst = worst_mistake(confusions)
     return [_panel(each, worst, palette) for each in confusions]
+
+
+def worst_mistake(confusions: Sequence[Confusion]) -> float:
+    """The largest share of a class that is taken for another, where the scale ends; it does not end below 5 %."""
+    return max(0.05, *(float(np.nanmax(mistakes(each), initial=0.0)) for each in confusions))
 
 
 def mistakes(confusion: Confusion) -> Floats:
@@ -68,7 +73,7 @@ def _panel(confusion: Confusion, worst: float, palette: Palette) -> Panel:
                     0.94,
                     0.94,
                     facecolor=(colour if right else WRONG) if share > 0 else GRID,
-                    alpha=_tint(share if right else share / worst) if share > 0 else 0.5,
+                    alpha=strength(share if right else share / worst) if share > 0 else 0.5,
                     linewidth=0,
                 )
             )
@@ -88,11 +93,11 @@ def _panel(confusion: Confusion, worst: float, palette: Palette) -> Panel:
     words += [
         f"{true} taken for {taken}: {100 * share:.1f} %" for true, taken, share in largest_mistakes(confusion, 4)
     ]
-    title = f"{confusion.label}: {100 * accuracy:.2f} %" if math.isfinite(accuracy) else confusion.label
+    title = f"{confusion.label}: {100 * accuracy:.2f} % right" if math.isfinite(accuracy) else confusion.label
     return Panel(title, figure, f"Confusion matrix of {confusion.label}. " + "; ".join(words) + ".")
 
 
-def _tint(share: float) -> float:
+def strength(share: float) -> float:
     return FAINT + (STRONG - FAINT) * min(share, 1.0)
 
 

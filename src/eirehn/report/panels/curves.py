@@ -49,6 +49,7 @@ def curve_panels(
         if curve.loss is not None:
             ax.tick_params(labelbottom=False)
             _draw_loss(beneath[0], epochs, _seeds(curve.loss, kept), losses)
+            figure.align_ylabels()
         panels.append(Panel(_title(curve), figure, _words(curve, validation, train)))
     return panels
 

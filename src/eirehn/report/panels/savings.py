@@ -6,6 +6,8 @@ import math
 import re
 from collections.abc import Callable, Sequence
 
+import numpy as np
+
 from ..content import Report, Saving
 from ..numbers import as_float, measured
 from ..palette import FLOOR, PAPER, Palette
@@ -13,6 +15,8 @@ from .labels import Label, Point, place_labels
 from .panel import LARGE, Panel, axis_label, canvas
 
 _FAMILY = re.compile(r"[,(]|\s(?=price\b|depth\b)", re.IGNORECASE)
+SHORT = 0.1
+"""A bar of at most this share of the figure is all but hidden by its mark, and no label need avoid it."""
 _POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -51,6 +55,7 @@ def _panel(
 ) -> Panel:
     figure, (ax,) = canvas(LARGE)
     lines: list[list[Point]] = []
+    height = np.ptp([float(saving.mean) * report.scale for saving in savings]) if savings else 0.0
     for group in dict.fromkeys(map(family, savings)):
         members = sorted((saving for saving in savings if family(saving) == group), key=cost)
         elastic = group[0] == "elastic"
@@ -61,7 +66,10 @@ def _panel(
         for saving, point in zip(members, points, strict=True):
             std = as_float(saving.std) * report.scale
             if math.isfinite(std):
-                ax.plot([point[0]] * 2, [point[1] - std, point[1] + std], color=colour, linewidth=0.9, alpha=0.6)
+                bar = [(point[0], point[1] - std), (point[0], point[1] + std)]
+                ax.plot(*zip(*bar, strict=True), color=colour, linewidth=0.9, alpha=0.6)
+                if std > SHORT * height:
+                    lines.append(bar)
         dash = "solid" if elastic else (0, (1.5, 2))
         ax.plot(x, y, color=colour, linestyle=dash, linewidth=1.8 if elastic else 1.1, zorder=3)
         face = colour if elastic else PAPER

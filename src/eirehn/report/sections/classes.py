@@ -6,11 +6,18 @@ import math
 
 from ..classification import ClassDepth
 from ..content import Report
-from ..elements import figure_block, fold, key, ramp_key, table
+from ..elements import figure_block, fold, key, ramp_key, table, tint
 from ..numbers import MISSING, as_float, count, with_spread
 from ..palette import INK, Palette
-from ..panels.classes import class_depth_panels, class_marker
-from ..panels.confusion import WRONG, confusion_panels, largest_mistakes, share_text
+from ..panels.classes import class_depth_panels, class_marker, varies
+from ..panels.confusion import (
+    WRONG,
+    confusion_panels,
+    largest_mistakes,
+    share_text,
+    strength,
+    worst_mistake,
+)
 from ..panels.examples import SPENT, shade
 from ..panels.windows import COLOURS, MOST_GROUPS, STYLES, deepest, groups, shared_names, window_panels
 
@@ -27,7 +34,9 @@ def confusion(report: Report, palette: Palette) -> str:
         if found := largest_mistakes(each, 2):
             listed = " and ".join(f"{true} for {taken} ({100 * share:.1f} % of it)" for true, taken, share in found)
             caption += f"{each.label} most often takes {listed}. "
-    keys = [key("mistake", WRONG, dash="", marker="s")]
+    shades = [tint(WRONG, strength(share / 6)) for share in range(7)]
+    worst = 100 * worst_mistake(report.confusions)
+    keys = [ramp_key("mistakes", shades, 0, float(f"{worst:.3g}"), "% of the class")]
     rows = [
         [
             f"{each.label}: {name}",
@@ -51,7 +60,7 @@ def confusion(report: Report, palette: Palette) -> str:
 def class_depth(report: Report, palette: Palette) -> str:
     caption = (
         "Each mark is a class: how much of it is told, against the inner steps spent on its windows. Bars are one "
-        "standard deviation over the seeds; every panel has its own scale of depth. "
+        "standard deviation over the seeds. "
         + " ".join(filter(None, map(_range, report.class_depths)))
         + _layers(max(part.layers for part in report.class_depths))
     )
@@ -79,7 +88,9 @@ def class_depth(report: Report, palette: Palette) -> str:
             )
     head = ["class", "right (%)", "inner steps", "sequences"]
     data = fold("The points as a table", table(head, rows, "Accuracy and depth by class"))
-    panels = class_depth_panels(report.class_depths, palette)
+    # Marks on one upright line would show nothing that the words do not say.
+    drawn = [part for part in report.class_depths if varies(part)] or report.class_depths[:1]
+    panels = class_depth_panels(drawn, palette)
     return figure_block("class-depth", panels, caption.strip(), keys=keys, data=data)
 
 
@@ -99,6 +110,8 @@ def windows(report: Report, palette: Palette) -> str:
     if len(found) > MOST_GROUPS:
         shown = sum(len(members) for _, members in found[:MOST_GROUPS])
         caption += f" Drawn are the first {shown} of {len(report.windows[0].names)} signals."
+    if report.windows_chosen:
+        caption += f" {report.windows_chosen}"
     caption += _layers(max(window.layers for window in report.windows))
     return figure_block("windows", window_panels(report.windows), caption, keys=keys)
 
@@ -109,8 +122,8 @@ def _range(part: ClassDepth) -> str:
     if len(known) < 2:
         return ""
     (least, lowest), (most, highest) = min(known), max(known)
-    if most - least < 0.05:
-        return f"{part.label} spends the same on every class, {least:.2f}."
+    if not varies(part):
+        return f"{part.label} spends the same on every class, {most:.2f}, and is only in the table."
     return f"{part.label} spends from {least:.2f} ({lowest}) to {most:.2f} ({highest})."
 
 
