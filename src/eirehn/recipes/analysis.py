@@ -35,7 +35,6 @@ class Trained:
         self.recipe: Recipe = RunFolder(folder).recipe()
         result = RunFolder(folder).read_result()
         assert result is not None
-        self.result = result
         self.seeds = [
             seed for seed, value in zip(self.recipe.seeds, result["values"], strict=True) if value is not None
         ]
@@ -66,12 +65,19 @@ def learning_curve(folder: Path) -> Curve:
         epochs = [int(line["epoch"]) for line in lines if int(line["seed"]) == recipe.seeds[0]]
     except (OSError, KeyError, ValueError, IndexError, StopIteration) as error:
         raise RunError(f"{run.metrics} cannot be read: {error}") from error
+    # Where nothing is held out, there is no metric and no depth of an epoch.
+    validated = (run.read_result() or {}).get("best_validation", True) is not None
     varies = recipe.network.kind in (*ELASTIC, "ACT")
-    depth = columns["depth"] if varies else None
+    depth = columns["depth"] if varies and validated else None
     loss = columns["train_loss"]
     measured = metric == "mse"  # there what training lowers is the metric
     return Curve(
-        label(recipe), epochs, loss if measured else None, columns[metric], depth, None if measured else loss
+        label=label(recipe),
+        epochs=epochs,
+        train=loss if measured else None,
+        validation=columns[metric] if validated else None,
+        depth=depth,
+        loss=None if measured else loss,
     )
 
 

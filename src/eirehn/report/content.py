@@ -31,8 +31,8 @@ class Curve:
     epochs: Sequence[int]
     train: Sequence[Sequence[float]] | None
     """The metric on training data; None where it is not measured there."""
-    validation: Sequence[Sequence[float]]
-    """The metric on validation data."""
+    validation: Sequence[Sequence[float]] | None
+    """The metric on validation data; None where nothing is held out."""
     depth: Sequence[Sequence[float]] | None = None
     loss: Sequence[Sequence[float]] | None = None
     """What training lowers, where that is not the metric."""
@@ -42,13 +42,20 @@ class Curve:
         check_rising("Curve.epochs", self.epochs)
         for name in ("train", "validation", "depth", "loss"):
             seeds = getattr(self, name)
-            if seeds is None and name != "validation":
+            if seeds is None:
                 continue
             if len(seeds) == 0:
                 raise ValueError(f"Curve.{name} needs at least one seed, got none")
             for seed, values in enumerate(seeds):
                 check_length(f"Curve.{name}[{seed}]", values, len(self.epochs), "epochs")
                 check_numbers(f"Curve.{name}[{seed}]", values)
+        if len(self.seeds) == 0:
+            raise ValueError("Curve needs one of train, validation and loss, got none")
+
+    @property
+    def seeds(self) -> Sequence[Sequence[float]]:
+        """The figures that say how far each seed came, [seed][epoch]."""
+        return next((part for part in (self.validation, self.train, self.loss) if part is not None), ())
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,11 @@ class Row:
     paper_best: bool
 
     @property
+    def at_last_epoch(self) -> bool:
+        """Whether no epoch was chosen, as where there is nothing held out to choose by."""
+        return self.final_mean == self.mean or (math.isnan(self.final_mean) and math.isnan(self.mean))
+
+    @property
     def difference(self) -> float:
         return self.mean - self.paper
 

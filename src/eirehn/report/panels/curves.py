@@ -28,30 +28,34 @@ def curve_panels(
     losses = _loss_limits(curves)
     panels = []
     for curve in curves:
-        # The loss is drawn beneath where it is not the metric: it has a scale of its own.
-        parts, height = ((1.0,), 2.15) if curve.loss is None else ((1.9, 1.0), 3.1)
-        figure, (ax, *beneath) = canvas((SMALL[0], height), parts)
+        # The loss has a scale of its own where it is not the metric, and is drawn beneath.
+        both = _shows_metric(curve) and curve.loss is not None
+        figure, axes = canvas((SMALL[0], 3.1 if both else 2.15), (1.9, 1.0) if both else (1.0,))
         kept = thinned(len(curve.epochs))
         epochs = array(curve.epochs)[kept]
         colour = palette[curve.label].colour
-        validation = _seeds(curve.validation, kept) * report.scale
-        train = None if curve.train is None else _seeds(curve.train, kept) * report.scale
-        for seed in validation:
-            ax.plot(epochs, seed, color=colour, linewidth=0.6, alpha=0.5)
-        ax.plot(epochs, mean_of_finite(validation), color=colour, linewidth=2.0)
-        if train is not None:
-            ax.plot(epochs, mean_of_finite(train), color=MUTED, linewidth=1.1, linestyle=DASHED)
-        if math.isfinite(floor):
-            ax.axhline(floor * report.scale, color=FLOOR, linewidth=1.0, linestyle=(0, (1, 1.5)))
-        scale_y(ax, *limits, log=report.lower_is_better)
-        ax.set(xlabel="" if beneath else "epoch", ylabel=axis_label(metric, report.metric_unit))
-        whole_x(ax)
+        if _shows_metric(curve):
+            _draw_metric(axes[0], epochs, curve, kept, report.scale, colour)
+            if math.isfinite(floor):
+                axes[0].axhline(floor * report.scale, color=FLOOR, linewidth=1.0, linestyle=(0, (1, 1.5)))
+            scale_y(axes[0], *limits, log=report.lower_is_better)
+            axes[0].set_ylabel(axis_label(metric, report.metric_unit))
         if curve.loss is not None:
-            ax.tick_params(labelbottom=False)
-            _draw_loss(beneath[0], epochs, _seeds(curve.loss, kept), losses)
+            _draw_loss(axes[-1], epochs, _seeds(curve.loss, kept), None if both else colour)
+            scale_y(axes[-1], *losses, log=True)
+            axes[-1].set_ylabel("loss" if both else report.loss_name)
+        for ax in axes:
+            whole_x(ax)
+        if both:
+            axes[0].tick_params(labelbottom=False)
             figure.align_ylabels()
-        panels.append(Panel(_title(curve), figure, _words(curve, validation, train)))
+        axes[-1].set_xlabel("epoch")
+        panels.append(Panel(_title(curve), figure, _words(curve, report.scale)))
     return panels
+
+
+def _shows_metric(curve: Curve) -> bool:
+    return curve.validation is not None or curve.train is not None
 
 
 def depth_panels(curves: Sequence[Curve], palette: Palette) -> list[Panel]:
@@ -91,25 +95,38 @@ def mean_of_finite(values: Floats) -> Floats:
 
 
 def diverged(curve: Curve) -> int:
-    return sum(not np.isfinite(array(seed)).all() for seed in curve.validation)
+    return sum(not np.isfinite(array(seed)).all() for seed in curve.seeds)
 
 
 def _seeds(seeds: Sequence[Sequence[float]], kept: list[int]) -> Floats:
     return np.stack([array(seed) for seed in seeds])[:, kept]  # (S, E)
 
 
-def _draw_loss(ax: Axes, epochs: Floats, loss: Floats, limits: tuple[float, float]) -> None:
+def _draw_metric(ax: Axes, epochs: Floats, curve: Curve, kept: list[int], scale: float, colour: str) -> None:
+    if curve.validation is not None:
+        validation = _seeds(curve.validation, kept) * scale
+        for seed in validation:
+            ax.plot(epochs, seed, color=colour, linewidth=0.6, alpha=0.5)
+        ax.plot(epochs, mean_of_finite(validation), color=colour, linewidth=2.0)
+    if curve.train is not None:
+        train = _seeds(curve.train, kept) * scale
+        ax.plot(epochs, mean_of_finite(train), color=MUTED, linewidth=1.1, linestyle=DASHED)
+
+
+def _draw_loss(ax: Axes, epochs: Floats, loss: Floats, colour: str | None) -> None:
+    """In the model's colour where nothing else is drawn."""
     for seed in loss:
-        ax.plot(epochs, seed, color=MUTED, linewidth=0.5, alpha=0.5)
-    ax.plot(epochs, mean_of_finite(loss), color=MUTED, linewidth=1.3, linestyle=DASHED)
-    scale_y(ax, *limits, log=True)
-    ax.set(xlabel="epoch", ylabel="loss")
-    whole_x(ax)
+        ax.plot(epochs, seed, color=colour or MUTED, linewidth=0.6 if colour else 0.5, alpha=0.5)
+    mean = mean_of_finite(loss)
+    if colour:
+        ax.plot(epochs, mean, color=colour, linewidth=2.0)
+    else:
+        ax.plot(epochs, mean, color=MUTED, linewidth=1.3, linestyle=DASHED)
 
 
 def _title(curve: Curve) -> str:
     lost = diverged(curve)
-    return f"{curve.label}: {lost} of {len(curve.validation)} seeds diverged" if lost else curve.label
+    return f"{curve.label}: {lost} of {len(curve.seeds)} seeds diverged" if lost else curve.label
 
 
 def _limits(curves: Sequence[Curve], floor: float, report: Report) -> tuple[float, float]:
@@ -140,16 +157,23 @@ def _loss_limits(curves: Sequence[Curve]) -> tuple[float, float]:
     return (0.9 * min(values), 1.1 * max(values)) if values else (math.nan, math.nan)
 
 
-def _words(curve: Curve, validation: Floats, train: Floats | None) -> str:
-    mean = mean_of_finite(validation)
-    lost = diverged(curve)
-    words = (
-        f"Learning curves of {curve.label}, {len(validation)} seeds, epochs {curve.epochs[0]} to "
-        f"{curve.epochs[-1]}: mean validation from {measured(mean[0])} to {measured(mean[-1])}"
-    )
-    if train is not None:
-        words += f", training at the end {measured(mean_of_finite(train)[-1])}"
+def _words(curve: Curve, scale: float) -> str:
+    parts = []
+    if curve.validation is not None:
+        first, last = _ends(curve.validation, scale)
+        parts.append(f"mean validation from {first} to {last}")
+    if curve.train is not None:
+        parts.append(f"training at the end {_ends(curve.train, scale)[1]}")
     if curve.loss is not None:
-        loss = mean_of_finite(np.stack([array(seed) for seed in curve.loss]))
-        words += f", training loss from {measured(loss[0])} to {measured(loss[-1])}"
-    return words + "." + (f" {lost} diverged." if lost else "")
+        first, last = _ends(curve.loss, 1.0)
+        parts.append(f"training loss from {first} to {last}")
+    lost = diverged(curve)
+    return (
+        f"Learning curves of {curve.label}, {len(curve.seeds)} seeds, epochs {curve.epochs[0]} to "
+        f"{curve.epochs[-1]}: {', '.join(parts)}." + (f" {lost} diverged." if lost else "")
+    )
+
+
+def _ends(seeds: Sequence[Sequence[float]], scale: float) -> tuple[str, str]:
+    mean = mean_of_finite(np.stack([array(seed) for seed in seeds]) * scale)
+    return measured(mean[0]), measured(mean[-1])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from ..classification import ClassDepth
 from ..content import Report
@@ -58,10 +59,13 @@ def confusion(report: Report, palette: Palette) -> str:
 
 
 def class_depth(report: Report, palette: Palette) -> str:
+    # Marks on one upright line would show nothing that the words do not say.
+    drawn = [part for part in report.class_depths if varies(part)] or report.class_depths[:1]
     caption = (
         "Each mark is a class: how much of it is told, against the inner steps spent on its windows. Bars are one "
         "standard deviation over the seeds. "
-        + " ".join(filter(None, map(_range, report.class_depths)))
+        + " ".join(filter(None, map(_range, drawn)))
+        + _rest([part for part in report.class_depths if part not in drawn])
         + _layers(max(part.layers for part in report.class_depths))
     )
     classes = list(dict.fromkeys(name for part in report.class_depths for name in part.classes))
@@ -88,10 +92,9 @@ def class_depth(report: Report, palette: Palette) -> str:
             )
     head = ["class", "right (%)", "inner steps", "sequences"]
     data = fold("The points as a table", table(head, rows, "Accuracy and depth by class"))
-    # Marks on one upright line would show nothing that the words do not say.
-    drawn = [part for part in report.class_depths if varies(part)] or report.class_depths[:1]
     panels = class_depth_panels(drawn, palette)
-    return figure_block("class-depth", panels, caption.strip(), keys=keys, data=data)
+    layout = "two" if len(panels) > 1 else "one"
+    return figure_block("class-depth", panels, caption.strip(), keys=keys, data=data, layout=layout)
 
 
 def windows(report: Report, palette: Palette) -> str:
@@ -123,8 +126,15 @@ def _range(part: ClassDepth) -> str:
         return ""
     (least, lowest), (most, highest) = min(known), max(known)
     if not varies(part):
-        return f"{part.label} spends the same on every class, {most:.2f}, and is only in the table."
+        return f"{part.label} spends the same on every class, {most:.2f}."
     return f"{part.label} spends from {least:.2f} ({lowest}) to {most:.2f} ({highest})."
+
+
+def _rest(parts: Sequence[ClassDepth]) -> str:
+    if not parts:
+        return ""
+    names = "; ".join(part.label for part in parts)
+    return f" Only in the table, for spending the same on every class: {names}."
 
 
 def _layers(layers: int) -> str:

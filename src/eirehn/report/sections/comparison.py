@@ -58,7 +58,8 @@ def _lead(rows: Sequence[Row], floor: float, report: Report) -> str:
     unit = f", {report.metric_unit}" if report.metric_unit else ""
     metric = report.metric_name[:1].upper() + report.metric_name[1:]
     lead = (
-        f"{metric}{unit}: mean ± standard deviation over the seeds, each at the epoch that validation chose. "
+        f"{metric}{unit}: mean ± standard deviation over the seeds, each at the "
+        f"{'last epoch' if all(row.at_last_epoch for row in rows) else 'epoch that validation chose'}. "
         f"{'Lower' if report.lower_is_better else 'Higher'} is better; the best is bold."
     )
     if math.isfinite(floor):
@@ -73,7 +74,7 @@ def _notes(rows: Sequence[Row]) -> str:
     notes = []
     if any(row.diverged for row in rows):
         notes.append("A row with a diverged seed is never the best one, whatever the others reached.")
-    if any(math.isfinite(row.final_mean) for row in rows):
+    if any(math.isfinite(row.final_mean) and not row.at_last_epoch for row in rows):
         notes.append("“Last epoch” is the mean without choosing an epoch by validation.")
     return f'<p class="note">{escape(" ".join(notes))}</p>' if notes else ""
 

@@ -43,7 +43,7 @@ def _columns(rows: Sequence[Row], floor: float, report: Report, palette: Palette
         columns.append(("ours − paper", lambda row: _difference(row, report)))
     if math.isfinite(floor):
         columns.append(("over the floor", lambda row: _cell(signed(row.excess * scale, row.mean * scale))))
-    if any(math.isfinite(row.final_mean) for row in rows):
+    if any(math.isfinite(row.final_mean) and not row.at_last_epoch for row in rows):
         columns.append(("last epoch", lambda row: _cell(measured(row.final_mean * scale))))
     columns.append(("parameters", lambda row: _cell(count(row.parameters))))
     columns.append(("seeds", lambda row: _cell(seeds_text(row), "bad" if row.diverged else "")))

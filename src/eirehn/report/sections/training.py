@@ -14,31 +14,30 @@ from ..table import floor_of
 def training(report: Report, palette: Palette) -> str:
     floor = floor_of(report.results)
     metric = report.metric_name.removeprefix("test ")
-    caption = (
-        "How training went, all rows on one scale. Thin lines are the seeds on validation data, the thick one is "
-        "their mean"
+    validated, trained, loss = (
+        any(getattr(curve, name) is not None for curve in report.curves) for name in ("validation", "train", "loss")
     )
-    trained = any(curve.train is not None for curve in report.curves)
-    loss = any(curve.loss is not None for curve in report.curves)
+    seeds = "the seeds on validation data" if validated else "the seeds"
+    caption = f"How training went, all rows on one scale. Thin lines are {seeds}, the thick one is their mean"
     if trained:
         caption += (
             ", the dashed one the mean on training data: where the two part, the model learns its training data by "
             "heart"
         )
     caption += ". A line that leaves at the edge is worse than the scale shows."
-    if loss:
+    if loss and validated:
         caption += f" Beneath, the {report.loss_name}, which training lowers."
+    if not all(curve.validation is not None for curve in report.curves):
+        caption += " Where nothing is held out to validate on, the last epoch counts, and only the loss is known."
     lost = sum(diverged(curve) for curve in report.curves)
     if lost:
         seeds = "1 seed diverged: its line ends" if lost == 1 else f"{lost} seeds diverged: their lines end"
         caption += f" {seeds} there, and the mean goes on over the rest."
-    keys = [
-        key("one seed, validation", INK, thin=True),
-        key("mean, validation", INK),
-    ]
+    name = "validation" if validated else report.loss_name
+    keys = [key(f"one seed, {name}", INK, thin=True), key(f"mean, {name}", INK)]
     if trained:
         keys.append(key("mean, training", MUTED, dash=DASHED))
-    if loss:
+    if loss and validated:
         keys.append(key(f"{report.loss_name}, mean", MUTED, dash=DASHED))
     if math.isfinite(floor):
         keys.append(key("floor", FLOOR, dash=(0, (1, 1.5))))
