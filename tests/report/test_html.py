@@ -2,17 +2,15 @@ import math
 import os
 import re
 import stat
-from html.parser import HTMLParser
 
 import pytest
-from browser import Browser, find_browser
+from page import OVERLAPPING, Page
 from sample import bare_report, curves, full_report, results
 
 from eirehn.files import RunError
 from eirehn.report.content import Curve, DepthHistogram, EarlyCurve, Example, Report, Saving, TrueDepth
 from eirehn.report.html import render, write_report
 
-VOID = {"meta", "link", "br"}
 SECTIONS = {
     "curves": "training",
     "histograms": "depth",
@@ -21,44 +19,6 @@ SECTIONS = {
     "early": "early",
     "true_depth": "true-depth",
 }
-
-
-class Page(HTMLParser):
-    """What a page holds, read by a parser that knows nothing of ours; fails where tags do not nest."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.open, self.ids, self.attributes, self.rows, self.text = [], [], [], [], ""
-        self.feed(text)
-        assert self.open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.attributes += [(tag, name, value) for name, value in attrs]
-        self.ids += [value for name, value in attrs if name == "id"]
-        if tag == "tr":
-            self.rows.append([])
-        if tag in ("td", "th"):
-            self.rows[-1].append("")
-        if tag not in VOID:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.handle_starttag(tag, attrs)
-        if tag not in VOID:
-            self.open.pop()
-
-    def handle_endtag(self, tag):
-        assert self.open.pop() == tag
-
-    def handle_data(self, data):
-        if "style" in self.open:
-            return
-        self.text += data
-        if self.open and {"td", "th"} & set(self.open):
-            self.rows[-1][-1] += data
-
-    def row(self, label):
-        return next(row for row in self.rows if row and row[0] == label)
 
 
 @pytest.fixture(scope="module")
@@ -71,15 +31,6 @@ def page_file(full, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(full, "utf-8")
     return path
-
-
-@pytest.fixture(scope="module")
-def browser():
-    program = find_browser()
-    if program is None:
-        pytest.skip("no Chromium or Chrome on this machine")
-    with Browser(program) as started:
-        yield started
 
 
 def test_table_has_ours_the_paper_s_and_the_floor():
@@ -206,7 +157,7 @@ def test_values_are_scaled_and_higher_may_be_better():
     shown = {"scale": 100.0, "metric_name": "accuracy", "metric_unit": "%", "lower_is_better": False}
     page = Page(render(bare_report(results=stored, curves=curves()[:2], **shown)))
     assert page.row("model")[1:5] == ["ours", "paper", "ours − paper", "parameters"]
-    assert page.row("RNN-40")[1:4] == ["94.00 ± 0.50", "91.50", "+2.50 (+3 %), better"]
+    assert page.row("RNN-40")[1:4] == ["94.00 ± 0.50", "91.50", "+2.50, better"]  # points, not percent of percent
     assert "floor" not in page.text
 
 
@@ -330,15 +281,7 @@ def test_browser_shows_the_page_without_complaint(browser, page_file, width, dar
 
 def test_texts_of_a_figure_do_not_lie_on_each_other(browser, page_file):
     browser.open(page_file, 1280)
-    overlapping = """
-    [...document.querySelectorAll('svg.plot')].flatMap(plot => {
-      const texts = [...plot.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
-      return texts.flatMap(([a, p], i) => texts.slice(i + 1).filter(([, q]) =>
-        p.left + 1 < q.right && q.left + 1 < p.right && p.top + 3 < q.bottom && q.top + 3 < p.bottom
-      ).map(([b]) => a + ' on ' + b));
-    })
-    """
-    assert browser.evaluate(overlapping) == []
+    assert browser.evaluate(OVERLAPPING) == []
 
 
 def test_dark_scheme_and_print(browser, page_file):

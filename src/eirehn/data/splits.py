@@ -45,5 +45,7 @@ class Data(Protocol):
 
     def load(self) -> Splits: ...
 
+    def __hash__(self) -> int: ...
+
     def smaller(self, train: int) -> Data:
         """The same with so many sequences to train on."""

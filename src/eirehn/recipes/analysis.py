@@ -9,12 +9,11 @@ import time
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..data.splits import Split
+from ..data.splits import Data, Split
 from ..data.synthetic import Synthetic, SyntheticData
 from ..files import RunError
 from ..loading import load
@@ -87,7 +86,7 @@ def _generated(data: SyntheticData) -> Synthetic:
 
 
 @lru_cache(2)
-def split_for_test(data: SyntheticData) -> Split:
+def split_for_test(data: Data) -> Split:
     return data.load().test
 
 
