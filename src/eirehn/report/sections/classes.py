@@ -65,7 +65,7 @@ def class_depth(report: Report, palette: Palette) -> str:
         "Each mark is a class: how much of it is told, against the inner steps spent on its windows. Bars are one "
         "standard deviation over the seeds. "
         + " ".join(filter(None, map(_range, drawn)))
-        + _rest([part for part in report.class_depths if part not in drawn])
+        + _rest([part for part in report.class_depths if not any(part is each for each in drawn)])
         + _layers(max(part.layers for part in report.class_depths))
     )
     classes = list(dict.fromkeys(name for part in report.class_depths for name in part.classes))

@@ -1,0 +1,236 @@
+"""What a report says of classifiers, against NumPy and against what training itself measured."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small import Sums, small
+
+import eirehn
+from eirehn.data.har import HarData
+from eirehn.data.har_source import CHANNELS
+from eirehn.files import read_json
+from eirehn.models import Network
+from eirehn.recipes import analysis, classified
+from eirehn.recipes.analysis import Trained
+from eirehn.recipes.results import row
+from eirehn.report.html import render
+from eirehn.training.batches import Parts
+from eirehn.training.fit import train
+from eirehn.training.recipe import DATA, Recipe
+
+NETWORKS = {
+    "lstm": Network("LSTM", 4),
+    "srhn": Network("SRHN", 4, max_depth=2),
+    "flat": Network("EIREHN", 5, max_depth=3),
+    "tall": Network("EIREHN", 5, 2, max_depth=3),
+    "priced": Network("EIREHN", 5, max_depth=3),
+    "unvalidated": Network("EIREHN", 4, max_depth=3),
+}
+
+
+def recipe(name: str) -> Recipe:
+    plain = small(seeds=(0, 1, 2), epochs=3, learning_rate=0.03, price=0.3 if name == "priced" else 0.0)
+    data = Sums(validation=0 if name == "unvalidated" else 30)
+    return replace(plain, name=name, network=NETWORKS[name], data=data)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("runs")
+    with pytest.MonkeyPatch.context() as patch, eirehn.use_backend("auto"):
+        patch.setitem(DATA, Sums.kind, Sums)
+        patch.setattr(Parts, "size", 7)  # so that the 40 test sequences are read in parts
+        for name in NETWORKS:
+            train(recipe(name), folder / name)
+        yield {name: Trained(folder / name) for name in NETWORKS}
+
+
+@torch.no_grad()
+def by_hand(run: Trained):
+    """Of each model, softmax, answers and depths (layers, N, T); what is true; the inputs."""
+    test = Sums().load().test if not run.recipe.data.validation else Sums(validation=30).load().test
+    found = []
+    for model in run.models:
+        logits, _, depth, _ = model.run(test.x)
+        exponents = np.exp(logits.double().numpy() - logits.double().numpy().max(1, keepdims=True))
+        share = exponents / exponents.sum(1, keepdims=True)
+        found.append((share, share.argmax(1), depth.numpy()))
+    return found, test.target.numpy(), test.x.numpy()
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_accuracies_are_those_of_training(runs, name: str) -> None:
+    result = read_json(runs[name].folder / "result.json")
+    accuracies, depths = zip(*classified.accuracies_and_depths(runs[name]), strict=True)
+    assert accuracies == pytest.approx(result["values"], abs=1e-12)
+    assert depths == pytest.approx(result["depth"], rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["lstm", "tall"])
+def test_confusion_by_seed(runs, name: str) -> None:
+    found, target, _ = by_hand(runs[name])
+    for matrix, (_, answers, _) in zip(classified.confusion_by_seed(runs[name]), found, strict=True):
+        for true in range(2):
+            for taken in range(2):
+                assert matrix[true][taken] == np.sum((target == true) & (answers == taken))
+    part = classified.confusion(runs[name])
+    assert part.classes == ["class 1", "class 2"]
+    assert part.summed.sum() == 3 * 40
+
+
+def test_classes_that_nobody_names_or_has() -> None:
+    matrix = classified.confusion_matrix(torch.tensor([0, 2, 2, 0]), torch.tensor([0, 2, 0, 0]), 4)
+    assert matrix == [[2, 0, 1, 0], [0, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
+
+
+def test_results_hold_the_confusion_of_every_seed(runs) -> None:
+    run = runs["flat"]
+    results = {"rows": [row(run.recipe, read_json(run.folder / "result.json"))]}
+    classified.add_confusions(results, [run])
+    kept = json.loads(json.dumps(results))
+    assert kept["classes"] == ["class 1", "class 2"]
+    matrices = np.array(kept["rows"][0]["confusion"])  # (seed, true, predicted)
+    assert matrices.shape == (3, 2, 2)
+    np.testing.assert_allclose(matrices.trace(axis1=1, axis2=2) / 40, kept["rows"][0]["values"])
+
+
+def test_seed_that_diverged_has_no_confusion(runs, tmp_path: Path) -> None:
+    result = read_json(runs["flat"].folder / "result.json")
+    for name in ("recipe.json", "model.json", "best.safetensors"):
+        (tmp_path / name).write_bytes((runs["flat"].folder / name).read_bytes())
+    (tmp_path / "result.json").write_text(json.dumps({**result, "values": [0.5, None, 0.5]}))
+    whole, found = classified.confusion_by_seed(runs["flat"]), classified.confusion_by_seed(Trained(tmp_path))
+    assert found == [whole[0], None, whole[2]]
+    assert len(classified.confusion(Trained(tmp_path)).counts) == 2
+
+
+@pytest.mark.parametrize("name", ["flat", "tall", "priced"])
+def test_depth_and_accuracy_by_class(runs, name: str) -> None:
+    found, target, _ = by_hand(runs[name])
+    part = classified.class_depth(runs[name])
+    for index in range(2):
+        which = target == index
+        accuracy = [np.mean(answers[which] == index) for _, answers, _ in found]
+        depth = [np.mean(spent[:, which]) for *_, spent in found]
+        assert part.accuracy[index] == pytest.approx(np.mean(accuracy), abs=1e-12)
+        assert part.accuracy_std[index] == pytest.approx(np.std(accuracy, ddof=1), abs=1e-12)
+        assert part.depth[index] == pytest.approx(np.mean(depth), abs=1e-12)
+        assert part.depth_std[index] == pytest.approx(np.std(depth, ddof=1), abs=1e-12)
+        assert part.count[index] == which.sum()
+    assert part.layers == (2 if name == "tall" else 1)
+
+
+def test_histogram_counts_every_layer(runs) -> None:
+    found, _, _ = by_hand(runs["tall"])
+    spent = np.concatenate([depth.ravel() for *_, depth in found])
+    part = classified.histogram(runs["tall"])
+    assert list(part.counts) == np.bincount(spent, minlength=4).tolist()
+    assert sum(part.counts) == 3 * 2 * 40 * 6
+    assert part.layers == 2
+
+
+@pytest.mark.parametrize("name", ["priced", "tall"])
+def test_windows_are_the_first_told_and_the_surest_mistakes(runs, name: str) -> None:
+    found, target, x = by_hand(runs[name])
+    share, answers, depth = found[0]
+    right = answers == target
+    chosen = [np.flatnonzero(right & (target == index))[:1] for index in range(2)]
+    wrong = np.flatnonzero(~right)
+    chosen.append(wrong[np.argsort(-share.max(1)[wrong], kind="stable")][:2])
+    indices = np.concatenate(chosen)
+    parts = classified.windows(runs[name])
+    assert len(parts) == len(indices)
+    for part, index in zip(parts, indices, strict=True):
+        np.testing.assert_array_equal(np.float32(part.signals), x[index])
+        np.testing.assert_array_equal(part.depth, depth[:, index].mean(0))
+        assert (part.true, part.predicted) == (f"class {target[index] + 1}", f"class {answers[index] + 1}")
+        assert part.probability == pytest.approx(share[index].max(), abs=1e-12)
+        assert part.names == ["signal 1", "signal 2"]
+
+
+def test_early_curve_ends_where_the_table_stands(runs) -> None:
+    part = classified.early_curve(runs["tall"])
+    result = read_json(runs["tall"].folder / "result.json")
+    assert part.caps == [1, 2, 3]
+    assert part.mean[-1] == pytest.approx(np.mean(result["values"]), abs=1e-12)
+    assert part.std[-1] == pytest.approx(np.std(result["values"], ddof=1), abs=1e-12)
+    target = Sums(validation=30).load().test.target
+    with torch.no_grad():
+        x = Sums(validation=30).load().test.x
+        shallow = [
+            (model(x, max_depth=1).argmax(-1) == target).double().mean().item() for model in runs["tall"].models
+        ]
+    assert part.mean[0] == pytest.approx(np.mean(shallow), abs=1e-12)
+
+
+def test_savings_are_in_accuracy(runs) -> None:
+    parts = classified.savings([runs["priced"], runs["srhn"]], rounds=1)
+    assert [part.group for part in parts] == ["elastic", "fixed"]
+    assert [part.price for part in parts] == [0.3, None]
+    for part, name in zip(parts, ("priced", "srhn"), strict=True):
+        assert part.mean == pytest.approx(np.mean(read_json(runs[name].folder / "result.json")["values"]))
+    assert parts[1].depth == 2
+
+
+def test_learning_curves_know_what_was_measured(runs) -> None:
+    lines = (runs["flat"].folder / "metrics.csv").read_text().splitlines()
+    columns = lines[0].split(",")
+    last = [float(line.split(",")[columns.index("accuracy")]) for line in lines[1:] if line.startswith("3,")]
+    curve = analysis.learning_curve(runs["flat"].folder)
+    assert curve.train is None
+    assert [seed[-1] for seed in curve.validation] == last
+    assert np.isfinite(curve.loss).all()
+    assert np.isfinite(curve.depth).all()
+    curve = analysis.learning_curve(runs["unvalidated"].folder)
+    assert curve.validation is None
+    assert curve.depth is None
+    assert np.isfinite(curve.loss).all()
+
+
+def test_the_largest_of_each_form_is_shown(runs) -> None:
+    assert [run.recipe.name for run in classified.largest_of_each(list(runs.values()))] == [
+        "lstm",
+        "srhn",
+        "flat",
+        "tall",
+    ]
+
+
+@pytest.mark.parametrize("names", [list(NETWORKS), ["unvalidated"], ["lstm"]])
+def test_report(runs, names: list[str]) -> None:
+    chosen = [runs[name] for name in names]
+    rows = [row(run.recipe, read_json(run.folder / "result.json")) for run in chosen]
+    results = {"rows": rows, **classified.about([run.recipe for run in chosen])}
+    report = classified.content("Sums", classified.task, results, chosen)
+    assert (report.metric_name, report.scale, report.lower_is_better) == ("test accuracy", 100.0, False)
+    assert [len(getattr(report, name)) > 0 for name in ("windows", "early", "class_depths", "histograms")] == [
+        names != ["lstm"]
+    ] * 4
+    assert bool(report.savings) == (len(names) > 1)
+    text = render(report)
+    assert "diverged" not in text
+    assert "accuracy" in text
+
+
+def test_readings_are_kept_as_long_as_the_run(runs) -> None:
+    assert classified.readings(runs["flat"]) is classified.readings(runs["flat"])
+    run = Trained(runs["flat"].folder)
+    classified.readings(run)
+    before = len(classified._readings)
+    del run
+    assert len(classified._readings) == before - 1
+
+
+def test_har_names_its_classes_and_signals() -> None:
+    assert len(HarData.classes) == HarData.output_size
+    assert len(HarData.signals) == HarData.input_size
+    words = {"body_acc": "body acceleration", "body_gyro": "angular velocity", "total_acc": "total acceleration"}
+    for name, channel in zip(HarData.signals, CHANNELS, strict=True):
+        sensor, axis = channel.rsplit("_", 1)
+        assert name == f"{words[sensor]} {axis}"
