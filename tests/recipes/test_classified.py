@@ -24,11 +24,13 @@ from eirehn.training.batches import Parts
 from eirehn.training.fit import train
 from eirehn.training.recipe import DATA, Recipe
 
+VARIED = {"alpha": 0.1, "decay_bias": -1.5, "decay_scale": 1.0}
+"""A start from which depth differs between layers, sequences and steps."""
 NETWORKS = {
     "lstm": Network("LSTM", 4),
     "srhn": Network("SRHN", 4, max_depth=2),
     "flat": Network("EIREHN", 5, max_depth=3),
-    "tall": Network("EIREHN", 5, 2, max_depth=3),
+    "tall": Network("EIREHN", 5, 2, max_depth=3, start=VARIED),
     "priced": Network("EIREHN", 5, max_depth=3),
     "unvalidated": Network("EIREHN", 4, max_depth=3),
 }
@@ -124,6 +126,9 @@ def test_depth_and_accuracy_by_class(runs, name: str) -> None:
         assert part.depth_std[index] == pytest.approx(np.std(depth, ddof=1), abs=1e-12)
         assert part.count[index] == which.sum()
     assert part.layers == (2 if name == "tall" else 1)
+    if name == "tall":  # else the mean over layers would not be put to the test
+        lower, upper = found[0][2].mean((1, 2))
+        assert abs(lower - upper) > 0.1
 
 
 def test_histogram_counts_every_layer(runs) -> None:
