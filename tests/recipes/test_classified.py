@@ -159,6 +159,16 @@ def test_windows_are_the_first_told_and_the_surest_mistakes(runs, name: str) -> 
         assert part.names == ["signal 1", "signal 2"]
 
 
+def test_frames_are_taken_apart(runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Sums, "signals", ("only",), raising=False)  # two time steps of one signal are read at once
+    *_, x = by_hand(runs["tall"])
+    *_, depth = by_hand(runs["tall"])[0][0]
+    part = classified.windows(runs["tall"])[0]
+    assert (part.frame, len(part.signals)) == (2, 12)
+    index = next(i for i in range(40) if np.array_equal(x[i].ravel(), np.float32(part.signals)[:, 0]))
+    np.testing.assert_array_equal(part.depth, np.repeat(depth[:, index].mean(0), 2))
+
+
 def test_early_curve_ends_where_the_table_stands(runs) -> None:
     part = classified.early_curve(runs["tall"])
     result = read_json(runs["tall"].folder / "result.json")
@@ -234,7 +244,7 @@ def test_readings_are_kept_as_long_as_the_run(runs) -> None:
 
 def test_har_names_its_classes_and_signals() -> None:
     assert len(HarData.classes) == HarData.output_size
-    assert len(HarData.signals) == HarData.input_size
+    assert len(HarData.signals) == HarData().input_size
     words = {"body_acc": "body acceleration", "body_gyro": "angular velocity", "total_acc": "total acceleration"}
     for name, channel in zip(HarData.signals, CHANNELS, strict=True):
         sensor, axis = channel.rsplit("_", 1)

@@ -163,17 +163,19 @@ def windows(run: Trained) -> list[Window]:
 
 
 def _window(run: Trained, reading: Reading, index: int) -> Window:
-    test, names = split_for_test(run.recipe.data), classes(run)
+    test, names, channels = split_for_test(run.recipe.data), classes(run), signals(run)
     taken_for = int(reading.taken_for[index])
+    frame = test.x.size(-1) // len(channels)  # time steps that the network reads as one
     return Window(
         label=run.label,
-        names=signals(run),
-        signals=test.x[index].tolist(),
-        depth=reading.depth[:, index].double().mean(0).tolist(),
+        names=channels,
+        signals=test.x[index].unflatten(-1, (frame, len(channels))).flatten(0, 1).tolist(),
+        depth=reading.depth[:, index].double().mean(0).repeat_interleave(frame).tolist(),
         true=names[int(test.target[index])],
         predicted=names[taken_for],
         probability=reading.probability[index, taken_for].item(),
         layers=run.recipe.network.num_layers,
+        frame=frame,
     )
 
 

@@ -102,6 +102,8 @@ class Window:
     probability: float
     """Of `predicted`, as the model has it."""
     layers: int = 1
+    frame: int = 1
+    """Time steps that the model reads at once, on which it spends the same depth."""
 
     def __post_init__(self) -> None:
         for name in ("label", "true", "predicted"):
@@ -117,6 +119,7 @@ class Window:
         if not is_number(self.probability) or not 0 <= self.probability <= 1:
             raise ValueError(f"Window.probability must be a number from 0 to 1, got {self.probability!r}")
         check_positive("Window.layers", self.layers)
+        check_positive("Window.frame", self.frame)
 
     @property
     def right(self) -> bool:

@@ -113,6 +113,8 @@ def windows(report: Report, palette: Palette) -> str:
     if len(found) > MOST_GROUPS:
         shown = sum(len(members) for _, members in found[:MOST_GROUPS])
         caption += f" Drawn are the first {shown} of {len(report.windows[0].names)} signals."
+    if frames := sorted({window.frame for window in report.windows} - {1}):
+        caption += f" It reads {' or '.join(map(str, frames))} of the time steps at once."
     if report.windows_chosen:
         caption += f" {report.windows_chosen}"
     caption += _layers(max(window.layers for window in report.windows))
