@@ -143,9 +143,10 @@ def test_quick_run_says_so_unasked():
 
 def test_savings_are_joined_within_a_family():
     labels = ["RHN-20, depth 1", "RHN-20 depth 2", "RHN-10, depth 1", "EI-REHN-20", "EI-REHN-20 (price 1e-3)"]
+    labels += ["EI-REHN-20, 2 layers", "EI-REHN-20, 2 layers, price 1e-3"]
     text = render(bare_report(savings=[Saving(label, "fixed", None, 1, 1, 1e-3) for label in labels]))
     page = Page(text)
-    for name in ("RHN-20", "RHN-10", "EI-REHN-20"):
+    for name in ("RHN-20", "RHN-10", "EI-REHN-20", "EI-REHN-20, 2 layers"):
         assert page.text.count(f"{name}, fixed depth") == 1
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..data.splits import Split
-from ..models import ELASTIC, FIXED, SequenceModel
+from ..models import ELASTIC, FIXED, Network, SequenceModel
 from ..report.classification import ClassDepth, Confusion, Window
 from ..report.content import DepthHistogram, EarlyCurve, Report, Saving
 from ..report.metric import METRICS
@@ -202,7 +202,8 @@ def content(
     elastic = [run for run in alive if run.recipe.network.kind in ELASTIC]
     priced = [run for run in elastic if run.recipe.optimisation.price]
     family = [run for run in elastic if priced and run.recipe.network == priced[0].recipe.network]
-    fixed = [run for run in alive if run.recipe.network.kind in FIXED]
+    like = family[0].recipe.network if family else None
+    fixed = [run for run in alive if like and _comparable(run.recipe.network, like)]
     largest = largest_of_each(alive)
     deep = [run for run in elastic if run in family or run in largest]
     return Report(
@@ -221,6 +222,11 @@ def content(
         loss_name="training loss (cross-entropy)",
         **METRICS["accuracy"]._asdict(),
     )
+
+
+def _comparable(network: Network, elastic: Network) -> bool:
+    """Whether it has a fixed depth, and else no more and no less than the elastic one."""
+    return network.kind in FIXED and (network.shortcut, network.pooling) == (elastic.shortcut, elastic.pooling)
 
 
 def largest_of_each(runs: Sequence[Trained]) -> list[Trained]:

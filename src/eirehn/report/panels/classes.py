@@ -27,9 +27,9 @@ def class_depth_panels(parts: Sequence[ClassDepth], palette: Palette) -> list[Pa
     low = max(100 * float(np.nanmin(accuracy, initial=1.0)), 0.0)
     depth = np.concatenate([_reach(part.depth, part.depth_std) for part in parts])
     least, most = float(np.nanmin(depth, initial=math.inf)), float(np.nanmax(depth, initial=-math.inf))
-    half = max(0.56 * (most - least), NARROWEST / 2)
+    half = max(0.6 * (most - least), NARROWEST / 2)
     centre = (least + most) / 2 if least <= most else 0.0
-    margin = 0.08 * (100 - low) or 1.0
+    margin = 0.12 * (100 - low) or 1.0
     limits = (max(centre - half, 0.0), centre + half), (low - margin, 100 + margin)
     return [_panel(part, limits, palette) for part in parts]
 

@@ -14,7 +14,7 @@ from ..palette import FLOOR, PAPER, Palette
 from .labels import Label, Point, place_labels
 from .panel import LARGE, Panel, axis_label, canvas
 
-_FAMILY = re.compile(r"[,(]|\s(?=price\b|depth\b)", re.IGNORECASE)
+_FAMILY = re.compile(r"[\s,(]+(?=(?:price|depth)\b)", re.IGNORECASE)
 SHORT = 0.1
 """A bar of at most this share of the figure is all but hidden by its mark, and no label need avoid it."""
 _POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
