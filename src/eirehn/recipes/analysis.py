@@ -85,7 +85,7 @@ def _generated(data: SyntheticData) -> Synthetic:
     return data.generate()
 
 
-@lru_cache(2)
+@lru_cache(8)  # the rows of one table may read their data in several ways
 def split_for_test(data: Data) -> Split:
     return data.load().test
 
