@@ -80,7 +80,7 @@ def run(given: list[str]) -> int:
 def reproduce(given: list[str]) -> None:
     """Trains everything behind a table of the paper and writes results.json and report.html."""
     parser = _parser("reproduce", reproduce)
-    parser.add_argument("name", type=str, help="synthetic, weight-updates or figure1")
+    parser.add_argument("name", type=str, help="synthetic, weight-updates, har or figure1")
     parser.add_argument("--quick", action="store_true", help="few epochs and two seeds: minutes, not hours")
     parser.add_argument("--epochs", type=int | None, help="fewer or more epochs than the recipes have")
     parser.add_argument("--seeds", type=int | None, help="only the first so many seeds")

@@ -94,7 +94,7 @@ def test_classes_that_nobody_names_or_has() -> None:
 def test_results_hold_the_confusion_of_every_seed(runs) -> None:
     run = runs["flat"]
     results = {"rows": [row(run.recipe, read_json(run.folder / "result.json"))]}
-    classified.add_confusions(results, [run])
+    classified.complete(results, [run])
     kept = json.loads(json.dumps(results))
     assert kept["classes"] == ["class 1", "class 2"]
     matrices = np.array(kept["rows"][0]["confusion"])  # (seed, true, predicted)

@@ -6,7 +6,7 @@ import pytest
 
 from eirehn.models import SequenceModel
 from eirehn.recipes import har
-from eirehn.recipes.results import label, paper_figure
+from eirehn.recipes.results import label, paper_figure, paper_spread
 from eirehn.report.published import published
 
 
@@ -35,3 +35,16 @@ def test_names_and_labels_tell_rows_apart():
     recipes = har.recipes()
     assert len({recipe.name for recipe in recipes}) == len({label(recipe) for recipe in recipes}) == len(recipes)
     assert all(paper_figure(recipe) is None for recipe in har.variants())
+
+
+def test_our_own_recipe_is_small_enough():
+    recipe = har.best()
+    model = SequenceModel(recipe.network, recipe.data.input_size, recipe.data.output_size, last=True)
+    assert sum(value.numel() for value in model.parameters()) <= 100_000
+
+
+def test_the_spread_the_paper_prints():
+    rows = {recipe.name: recipe for recipe in har.recipes()}
+    assert paper_spread(rows["har-ei-rehn-48"]) == pytest.approx(0.0061)
+    assert paper_spread(rows["har-rhn-32-depth-3"]) == pytest.approx(0.0462)
+    assert paper_spread(rows["har-best"]) is None

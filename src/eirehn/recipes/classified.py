@@ -108,7 +108,7 @@ def confusion_by_seed(run: Trained) -> list[list[list[int]] | None]:
     return [found.get(seed) for seed in run.recipe.seeds]
 
 
-def add_confusions(results: dict[str, Any], runs: Sequence[Trained]) -> None:
+def complete(results: dict[str, Any], runs: Sequence[Trained]) -> None:
     """Puts the names of the classes into the results, and into each row the confusion matrices of its run."""
     results["classes"] = classes(runs[0])
     for row, run in zip(results["rows"], runs, strict=True):

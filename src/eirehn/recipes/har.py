@@ -16,6 +16,7 @@ ELASTIC_SIZES = (32, 40, 48)
 # Both chosen by cross-validation over the people of the training part: deeper networks train worse at this rate.
 MAX_DEPTH = 2
 START = {"gate_bias": -2.0}
+PRICES = (0.0, 0.03, 0.1, 0.3)
 
 
 def table2() -> list[Recipe]:
@@ -55,27 +56,45 @@ def best() -> Recipe:
     return Recipe("har-best", network, HarData(held_out=0, frame=4, tilt=10.0, gain=0.1), optimisation)
 
 
+def priced() -> list[Recipe]:
+    """What depth is spent on, once it has a price: one direction and deeper than our best, else trained like it."""
+    own = best()
+    network = Network("EIREHN", 64, max_depth=4, pooling="mean", start=START)
+    return [
+        replace(
+            own,
+            name=f"har-ei-rehn-64-price-{price:g}",
+            network=network,
+            optimisation=replace(own.optimisation, learning_rate=0.005, price=price),
+        )
+        for price in PRICES
+    ]
+
+
 def recipes() -> list[Recipe]:
-    return [*table2(), *variants(), best()]
+    return [*table2(), *variants(), best(), *priced()]
 
 
 def elastic(size: int) -> Network:
     return Network("EIREHN", size, max_depth=MAX_DEPTH, shortcut=True, start=START)
 
 
-def distinction(network: Network) -> str:
-    """What tells networks of one kind and size apart in a table."""
+def distinction(network: Network, data: HarData) -> str:
+    """What tells rows of one kind and size apart in a table."""
     words = []
     if network.kind == "RHN":
         words.append(f"depth {network.max_depth}")
     if network.kind == "EIREHN" and network.num_layers > 1:
         words.append(f"{network.num_layers} layers")
-    if not network.shortcut and not network.bidirectional:
+    if data.frame > 1:
+        words.append(f"frames of {data.frame}")
+    elif not network.shortcut:
         words.append("no map")
     return "".join(f", {word}" for word in words)
 
 
 def _recipe(network: Network) -> Recipe:
     kind = "ei-rehn" if network.kind == "EIREHN" else network.kind.lower()
-    words = distinction(network).replace(", ", "-").replace(" ", "-")
-    return Recipe(f"har-{kind}-{network.hidden_size}{words}", network, HarData(held_out=0), PAPER)
+    data = HarData(held_out=0)
+    words = distinction(network, data).replace(", ", "-").replace(" ", "-")
+    return Recipe(f"har-{kind}-{network.hidden_size}{words}", network, data, PAPER)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..data.har import HarData
 from ..models import Network
 from ..report.published import published
 from ..training.recipe import Hardware, Recipe
@@ -28,8 +29,8 @@ def label(recipe: Recipe) -> str:
     text = f"{name}-{network.hidden_size}"
     if network.kind == "SRHN":
         text += f", depth {network.max_depth}"
-    if recipe.data.kind == "har":
-        text += har.distinction(network)
+    if isinstance(recipe.data, HarData):
+        text += har.distinction(network, recipe.data)
     if recipe.name.endswith("-best"):
         text += ", our recipe"
     if "-price-" in recipe.name or recipe.optimisation.price:
@@ -59,6 +60,7 @@ def row(recipe: Recipe, result: dict[str, Any]) -> dict[str, Any]:
         "std": spread(values),
         "final_mean": statistics.fmean(final),
         "paper": paper_figure(recipe),
+        "paper_std": paper_spread(recipe),
         "seconds": result["seconds"],
         "depth": statistics.fmean(math.nan if depth is None else depth for depth in result["depth"]),
         "best_epoch": result["best_epoch"],
@@ -88,10 +90,22 @@ def synthetic_figure(network: Network, tables: dict[str, Any]) -> float:
 
 
 def har_figure(network: Network, tables: dict[str, Any]) -> float:
+    return float(_har_row(network, tables)["mean"]) / 100
+
+
+def _har_row(network: Network, tables: dict[str, Any]) -> dict[str, Any]:
     depth = network.max_depth if network.kind == "RHN" else None
-    rows = tables["har_accuracy_percent"]
-    table = {(each["model"], each["hidden"], each["depth"]): each["mean"] for each in rows}
-    return float(table[network.kind, network.hidden_size, depth]) / 100
+    wanted = (network.kind, network.hidden_size, depth)
+    return next(
+        row for row in tables["har_accuracy_percent"] if (row["model"], row["hidden"], row["depth"]) == wanted
+    )
+
+
+def paper_spread(recipe: Recipe) -> float | None:
+    """The standard deviation the paper prints, which it does for HAR."""
+    if recipe.data.kind != "har" or paper_figure(recipe) is None:
+        return None
+    return float(_har_row(recipe.network, published())["std"]) / 100
 
 
 def _same_row(one: Recipe, other: Recipe) -> bool:

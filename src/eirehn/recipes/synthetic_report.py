@@ -24,6 +24,10 @@ def about(recipes: Sequence[Recipe]) -> dict[str, Any]:
     return {"noise_std": noise, "bayes_floor": None if noise is None else bayes_floor(noise).mean}
 
 
+def complete(results: dict[str, Any], runs: Sequence[analysis.Trained]) -> None:
+    """There is nothing to say of a regression beyond its figures."""
+
+
 def content(
     title: str, summary: str, results: dict[str, Any], runs: Sequence[analysis.Trained], notice: str | None = None
 ) -> Report:
