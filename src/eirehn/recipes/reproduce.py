@@ -52,8 +52,8 @@ def experiments() -> dict[str, Experiment]:
     activities = Experiment(
         "har",
         "Human activity recognition: Table 2",
-        "Each model reads 2.56 seconds of what a phone at the waist feels, 9 signals of 128 steps, and says which of "
-        "six activities it was. The people tested are not those trained on.",
+        "Each model reads 2.56 seconds of what a phone at the waist feels, 9 signals of 128 steps, and says which "
+        "of six activities it was. The people tested are not those trained on.",
         har.recipes(),
     )
     return {each.name: each for each in (whole, updates, activities)}
