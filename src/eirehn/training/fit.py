@@ -77,7 +77,9 @@ def make_task(recipe: Recipe) -> Task:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             members.append(make_model(recipe))
-    return TASKS[recipe.data.task](members, recipe.optimisation)
+    task = TASKS[recipe.data.task](members, recipe.optimisation)
+    task.capture = recipe.hardware.capture
+    return task
 
 
 def make_model(recipe: Recipe) -> SequenceModel:

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_map
 
 from ..data.splits import Split
 from ..models import Outcome
+from .capture import Captured
 from .ensemble import Ensemble, Model
 from .optimisation import Optimisation
 
@@ -26,12 +27,14 @@ class Task(pl.LightningModule):
 
     metric: str
     sign: int = 1
+    capture: bool = True  # record the step as a CUDA graph, where it runs on one GPU
 
     def __init__(self, members: Sequence[Model], optimisation: Optimisation) -> None:
         super().__init__()
         self.ensemble = Ensemble(members)
         self.optimisation = optimisation
         self.carried: Any = None  # the states a batch starts from, where a task reads on
+        self.captured: Captured | None = None
         self.latest: dict[str, Tensor] = {}  # this epoch's figures, (M,) each
         # Not buffers: those follow the weights' type, and several processes would overwrite each other's.
         self.best = Best(self.ensemble)
@@ -64,6 +67,14 @@ class Task(pl.LightningModule):
         self.sums = self.sums.to(self.device)
         self.averages = [each.to(own) for each, own in zip(self.averages, self.ensemble.stacked, strict=False)]
         self.best.place_like(self.ensemble)
+        if self._can_capture():
+            self.captured = Captured(self, self.optimizers(use_pl_optimizer=False))  # type: ignore[arg-type]  # one
+
+    def _can_capture(self) -> bool:
+        return self.capture and self.device.type == "cuda" and self.trainer.world_size == 1
+
+    def teardown(self, stage: str) -> None:
+        self.captured = None
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["task"] = {
@@ -82,7 +93,14 @@ class Task(pl.LightningModule):
         self.sums.zero_()
         self.carried = None
 
-    def training_step(self, batch: tuple[Tensor, Tensor, float], batch_index: int) -> Tensor:
+    def training_step(self, batch: tuple[Tensor, Tensor, float], batch_index: int) -> Tensor | None:
+        if self.captured is None:
+            return self.loss(batch)
+        self._batch = batch  # for optimizer_step, which is not inside Lightning's autocast
+        return None
+
+    def loss(self, batch: tuple[Tensor, Tensor, float]) -> Tensor:
+        """What a step lowers, summed over the members."""
         x, target, share = batch
         outcome: Outcome = self.ensemble(x, self.carried, with_cost=self.optimisation.price > 0)
         self.carry(outcome.state)
@@ -99,11 +117,19 @@ class Task(pl.LightningModule):
         if self.optimisation.clip is not None:
             self.ensemble.clip_gradients(self.optimisation.clip)
 
-    def optimizer_step(self, *arguments: Any, **named: Any) -> None:
-        super().optimizer_step(*arguments, **named)
-        with torch.no_grad():
-            for average, value in zip(self.averages, self.ensemble.stacked, strict=False):
-                average.lerp_(value, 1 - self.optimisation.average)
+    def optimizer_step(self, epoch: int, batch_index: int, optimizer: Any, closure: Any = None) -> None:
+        if self.captured is None:
+            super().optimizer_step(epoch, batch_index, optimizer, closure)
+            self.follow()
+        else:
+            closure()  # calls training_step, and has no loss to go back from
+            self.captured(self._batch)
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Moves the averages after the values."""
+        for average, value in zip(self.averages, self.ensemble.stacked, strict=False):
+            average.lerp_(value, 1 - self.optimisation.average)
 
     def on_validation_epoch_start(self) -> None:
         self._totals: list[Tensor] = []

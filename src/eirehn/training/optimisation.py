@@ -62,7 +62,7 @@ class Optimisation:
     def make(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         trained = [parameter for parameter in parameters if parameter.requires_grad]
         if self.optimizer == "sgd":
-            return torch.optim.SGD(trained, self.learning_rate, weight_decay=self.weight_decay)
+            return torch.optim.SGD(trained, self.learning_rate, weight_decay=self.weight_decay, fused=True)
         if self.optimizer == "soap":
             return FullSOAP(trained, self.learning_rate, (0.9, self.beta2), weight_decay=self.weight_decay)
         kind = torch.optim.Adam if self.optimizer == "adam" else torch.optim.AdamW

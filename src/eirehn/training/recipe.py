@@ -34,6 +34,8 @@ class Hardware:
     """How several devices work together: ddp, or auto."""
     precision: str = "32-true"
     """32-true, 64-true or bf16-mixed."""
+    capture: bool = True
+    """Record the training step as a CUDA graph, on one GPU: the same results sooner."""
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:

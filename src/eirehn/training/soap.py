@@ -47,6 +47,9 @@ class FullSOAP(torch.optim.Optimizer):
         super().__init__(params, defaults)
         if len(self.param_groups) != 1:
             raise ValueError("FullSOAP takes one group of parameters")
+        self.recorded = False
+        """Whether `step` is recorded and replayed, by a caller who also calls `before_step` and `after_step`."""
+        self._numbers = torch.zeros(0)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -54,51 +57,72 @@ class FullSOAP(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
-        (group,) = self.param_groups
-        values = group["params"]
-        gradients = [torch.zeros_like(value) if value.grad is None else value.grad for value in values]
-        gradient = torch.cat([each.flatten(1) for each in gradients], 1)  # (M, P)
-        state = self._state(gradient)
-        update = self._update(gradient, state, group)
-        parts = update.split([value[0].numel() for value in values], 1)
-        for value, part in zip(values, parts, strict=True):
-            value.mul_(1 - group["lr"] * group["weight_decay"]).sub_(part.view_as(value), alpha=group["lr"])
-        self._learn(gradient, state, group)
+        if not self.recorded:
+            self.before_step()
+        self._move()
+        if not self.recorded:
+            self.after_step()
         return loss
 
-    def _state(self, gradient: Tensor) -> dict[str, Any]:
-        state: dict[str, Any] = self.state[self.param_groups[0]["params"][0]]
-        if not state:
-            members, size = gradient.shape
-            state["count"] = 0
-            state["mean"] = torch.zeros_like(gradient)  # in the basis, as is the square
-            state["square"] = torch.zeros_like(gradient)
-            state["basis"] = torch.eye(size, dtype=gradient.dtype, device=gradient.device).repeat(members, 1, 1)
-            state["moment"] = gradient.new_zeros(members, size, size)
-            state["block"] = gradient.new_zeros(members, self.BLOCK, size)
-        return state
-
-    def _update(self, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
-        beta1, beta2 = group["betas"]
-        state["block"][:, state["count"] % self.BLOCK] = gradient
+    @torch.no_grad()
+    def before_step(self) -> None:
+        """Counts a step, and tells the device its number and its learning rate."""
+        state, (group,) = self._state(), self.param_groups
         state["count"] += 1
-        turned = torch.bmm(gradient[:, None], state["basis"])[:, 0]
-        mean, square = state["mean"], state["square"]
-        mean.lerp_(turned, 1 - beta1)
-        square.mul_(beta2).addcmul_(turned, turned, value=1 - beta2)
-        scale = (square / (1 - beta2 ** state["count"])).sqrt() + group["eps"]
-        step = mean / (1 - beta1 ** state["count"]) / scale
-        return torch.bmm(state["basis"], step[:, :, None])[:, :, 0]
+        if self._numbers.device != state["mean"].device or not self._numbers.numel():
+            self._numbers = torch.zeros(2, dtype=torch.float64, device=state["mean"].device)
+        for number, value in zip(self._numbers, (state["count"], group["lr"]), strict=True):
+            number.fill_(value)
 
-    def _learn(self, gradient: Tensor, state: dict[str, Any], group: dict[str, Any]) -> None:
+    @torch.no_grad()
+    def after_step(self) -> None:
         """Takes a full block into the second moment, and from it a new basis when that is due."""
+        state, (group,) = self._state(), self.param_groups
         count, memory = state["count"], group["memory"]
         if count % self.BLOCK == 0:
             block = state["block"]
             state["moment"].mul_(memory).baddbmm_(block.mT, block, alpha=(1 - memory) / self.BLOCK)
         if count == self.BLOCK or count % group["every"] == 0:
-            for member in range(len(gradient)):
+            for member in range(len(state["mean"])):
                 self._turn(member, state, group)
+
+    def _move(self) -> None:
+        """The part of a step that asks nothing of the host."""
+        state, (group,) = self._state(), self.param_groups
+        count, rate = self._numbers.unbind()
+        values = group["params"]
+        gradients = [torch.zeros_like(value) if value.grad is None else value.grad for value in values]
+        gradient = torch.cat([each.flatten(1) for each in gradients], 1)  # (M, P)
+        update = rate * self._update(gradient, count, state, group)
+        parts = update.split([value[0].numel() for value in values], 1)
+        for value, part in zip(values, parts, strict=True):
+            value.mul_(1 - rate * group["weight_decay"]).sub_(part.view_as(value))
+
+    def _state(self) -> dict[str, Any]:
+        (group,) = self.param_groups
+        first = group["params"][0]
+        state: dict[str, Any] = self.state[first]
+        if not state:
+            members, size = len(first), sum(value[0].numel() for value in group["params"])
+            state["count"] = 0
+            state["mean"] = first.new_zeros(members, size)  # in the basis, as is the square
+            state["square"] = first.new_zeros(members, size)
+            state["basis"] = torch.eye(size, dtype=first.dtype, device=first.device).repeat(members, 1, 1)
+            state["moment"] = first.new_zeros(members, size, size)
+            state["block"] = first.new_zeros(members, self.BLOCK, size)
+        return state
+
+    def _update(self, gradient: Tensor, count: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
+        beta1, beta2 = group["betas"]
+        place = ((count - 1) % self.BLOCK).long().view(1)
+        state["block"].index_copy_(1, place, gradient[:, None])
+        turned = torch.bmm(gradient[:, None], state["basis"])[:, 0]
+        mean, square = state["mean"], state["square"]
+        mean.lerp_(turned, 1 - beta1)
+        square.mul_(beta2).addcmul_(turned, turned, value=1 - beta2)
+        scale = (square / (1 - beta2**count)).sqrt() + group["eps"]
+        step = mean / (1 - beta1**count) / scale
+        return torch.bmm(state["basis"], step[:, :, None])[:, :, 0]
 
     def _turn(self, member: int, state: dict[str, Any], group: dict[str, Any]) -> None:
         count = state["count"]

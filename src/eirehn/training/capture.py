@@ -1,0 +1,140 @@
+"""A whole training step recorded once as a CUDA graph and replayed: one launch in place of hundreds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.utils._pytree import tree_flatten, tree_unflatten
+
+from .soap import FullSOAP
+
+if TYPE_CHECKING:
+    from .modules import Task
+
+
+class Recorded(NamedTuple):
+    graph: torch.cuda.CUDAGraph
+    given: list[Any]  # what the step reads: tensors at their places, and constants
+    carried: Any  # where it leaves the states that the next step starts from
+
+
+class Captured:
+    """Steps of `task` on a GPU: the batch is copied to where the graph reads it, and the graph replayed.
+
+    There is a graph for each form that a batch and the carried states take, such as a smaller last batch.
+    Recording one changes nothing of the training's state, so it does not matter when that is done: a training that
+    was stopped and goes on has the bits of one that was not.
+    """
+
+    LIMIT = 8  # graphs; batches of further forms run as they are, launch by launch
+
+    def __init__(self, task: Task, optimizer: torch.optim.Optimizer) -> None:
+        self.task, self.optimizer = task, optimizer
+        self.recorded: dict[Any, Recorded] = {}
+        # float32 is what torch's optimisers read from the device, whatever the parameters are.
+        self.rates = [torch.zeros((), device=task.device) for _ in optimizer.param_groups]
+        if isinstance(optimizer, FullSOAP):
+            optimizer.recorded = True
+
+    def __call__(self, batch: Any) -> None:
+        """One training step."""
+        for rate, group in zip(self.rates, self.optimizer.param_groups, strict=True):
+            rate.fill_(group["lr"])
+        if isinstance(self.optimizer, FullSOAP):
+            self.optimizer.before_step()
+        self._step(batch)
+        if isinstance(self.optimizer, FullSOAP):
+            self.optimizer.after_step()
+
+    def _step(self, batch: Any) -> None:
+        leaves, structure = tree_flatten((batch, self.task.carried))
+        form = (structure, *map(_form, leaves))
+        if form not in self.recorded:
+            if len(self.recorded) == self.LIMIT:
+                self._compute(batch)
+                return
+            self.recorded[form] = self._record(leaves, structure)
+        graph, given, carried = self.recorded[form]
+        for place, leaf in zip(given, leaves, strict=True):
+            if isinstance(place, Tensor):
+                place.copy_(leaf)
+        graph.replay()
+        self.task.carried = carried
+
+    def _record(self, leaves: list[Any], structure: Any) -> Recorded:
+        given = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        batch, carried = tree_unflatten(given, structure)
+        graph = torch.cuda.CUDAGraph()
+        pool = next((each.graph.pool() for each in self.recorded.values()), None)
+        self.task.carried = carried
+        with _unchanged(self.task, self.optimizer):  # what is compiled or made at the first call must be there
+            beside = torch.cuda.Stream()
+            beside.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(beside):
+                self._compute(batch)
+            torch.cuda.current_stream().wait_stream(beside)
+        self.task.carried = carried
+        try:
+            with torch.cuda.graph(graph, pool=pool):
+                self._compute(batch, capturable=True)
+        except RuntimeError as error:
+            raise RuntimeError(
+                f"the training step cannot be recorded as a CUDA graph: {error} (without: hardware.capture=false)"
+            ) from error
+        return Recorded(graph, given, self.task.carried)
+
+    def _compute(self, batch: Any, **options: Any) -> None:
+        """What Lightning's loop does in pieces, without a word to the host."""
+        task = self.task
+        with task.trainer.precision_plugin.train_step_context():
+            loss = task.loss(batch)
+        values = [value for value in task.parameters() if value.requires_grad]
+        # Not backward(), which adds to the gradients on the stream where a value was first used.
+        gradients = torch.autograd.grad(loss, values, allow_unused=True)
+        for value, gradient in zip(values, gradients, strict=True):
+            value.grad = None if gradient is None else gradient.contiguous()
+        task.configure_gradient_clipping()
+        with self._options(fused=True, **options):
+            self.optimizer.step()
+        task.follow()
+
+    @contextmanager
+    def _options(self, **options: Any) -> Iterator[None]:
+        """The optimiser with its rates on the device and these options, where it has them."""
+        groups = self.optimizer.param_groups
+        before = [dict(group) for group in groups]
+        for group, rate in zip(groups, self.rates, strict=True):
+            group.update(lr=rate, **{name: value for name, value in options.items() if name in group})
+        try:
+            yield
+        finally:
+            for group, old in zip(groups, before, strict=True):
+                group.update(old)
+
+
+def _form(leaf: Any) -> Any:
+    return (leaf.shape, leaf.dtype) if isinstance(leaf, Tensor) else leaf
+
+
+@contextmanager
+def _unchanged(task: Task, optimizer: torch.optim.Optimizer) -> Iterator[None]:
+    """Puts back what a step changes: values, averages, sums, the optimiser's state and the generators."""
+    tensors = [*task.parameters(), *task.averages, task.sums, *_state(optimizer)]
+    before = [each.detach().clone() for each in tensors]
+    with torch.random.fork_rng([task.device]), torch.no_grad():
+        with torch.enable_grad():
+            yield
+        for each, old in zip(tensors, before, strict=True):
+            each.copy_(old)
+        known = set(map(id, tensors))
+        for each in _state(optimizer):
+            if id(each) not in known:  # made by its first step, from zeros
+                each.zero_()
+
+
+def _state(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [each for own in optimizer.state.values() for each in own.values() if isinstance(each, Tensor)]

@@ -1,0 +1,47 @@
+"""The step as one whole, without the graph that only a GPU can record, against Lightning's loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from captured import OPTIMIZERS, forbid_capture, read, recipe, same, same_readers, trained
+
+from eirehn.training.capture import Captured
+from eirehn.training.fit import make_task
+from eirehn.training.modules import Task
+from eirehn.training.recipe import Hardware, Recipe
+
+
+@pytest.fixture
+def _whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, but launch by launch."""
+    monkeypatch.setattr(Task, "_can_capture", lambda self: self.capture)
+    monkeypatch.setattr(Captured, "LIMIT", 0)
+
+
+@pytest.mark.usefixtures("_whole")
+@pytest.mark.parametrize("options", OPTIMIZERS)
+def test_the_whole_step_is_lightnings(options: str, tmp_path: Path) -> None:
+    for capture in (False, True):
+        trained(
+            recipe(capture=capture, accelerator="cpu", dropout=0.2, **OPTIMIZERS[options]), tmp_path / str(capture)
+        )
+    same(tmp_path / "True", tmp_path / "False")
+
+
+@pytest.mark.usefixtures("_whole")
+@pytest.mark.parametrize("members", [1, 2])
+def test_reading_on(members: int) -> None:
+    same_readers(*(read(members, "cpu", capture=capture) for capture in (True, False)))
+
+
+def test_nothing_is_recorded_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    forbid_capture(monkeypatch)
+    trained(recipe(capture=True, accelerator="cpu", epochs=1), tmp_path)
+
+
+def test_the_option_reaches_the_task() -> None:
+    for capture in (True, False):
+        described = Recipe(hardware=Hardware(capture=capture)).to_dict()
+        assert make_task(Recipe.from_dict(described)).capture is capture
