@@ -105,9 +105,9 @@ def test_a_quarter_turn_is_a_symmetry_of_the_task():
 
 def test_turning_draws_by_seed():
     data = SyntheticData(train=8, validation=2, test=2, turn=True)
-    batch = data.load().train
-    one, again, other = (data.augment(batch, np.random.default_rng(seed)) for seed in (0, 0, 1))
-    assert torch.equal(one[0], again[0])
-    assert not torch.equal(one[0], other[0])
+    batch = [part.expand(3, *part.shape) for part in data.load().train]  # of three members
+    x, target = data.augment(batch, [np.random.default_rng(seed) for seed in (0, 0, 1)])
+    assert torch.equal(x[0], x[1])
+    assert not torch.equal(x[0], x[2])
     # Inputs and targets turn together: both are cut from one sequence.
-    assert torch.equal(one[0][:, 1:], one[1][:, :-1])
+    assert torch.equal(x[:, :, 1:], target[:, :, :-1])

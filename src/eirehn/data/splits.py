@@ -20,8 +20,8 @@ class Splits(NamedTuple):
     test: Split
 
 
-Augment = Callable[[Sequence[Tensor], np.random.Generator], tuple[Tensor, ...]]
-"""Inputs and targets of a batch, (B, …) each, as one more draw of the same task."""
+Augment = Callable[[Sequence[Tensor], Sequence[np.random.Generator]], tuple[Tensor, ...]]
+"""Inputs and targets of a batch, (M, B, …) each, as one more draw of the same task; each member has a generator."""
 
 
 class Data(Protocol):

@@ -60,18 +60,24 @@ def synthetic(
     return Synthetic(x, depth)
 
 
+_TURNS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])  # cosine and sine of each quarter
+
+
 def turned(x: Tensor, quarters: Tensor) -> Tensor:
-    """Sequences (B, T, 2) turned about the origin by 90 degrees as often as `quarters` (B,) says."""
-    for bit, turn in ((1, ((0.0, 1.0), (-1.0, 0.0))), (2, ((-1.0, 0.0), (0.0, -1.0)))):
-        rotated = x @ x.new_tensor(turn)
-        x = torch.where((quarters & bit).bool()[:, None, None], rotated, x)
-    return x
+    """Sequences (…, T, 2) turned about the origin by 90 degrees as often as `quarters` (…), on the CPU, says."""
+    turns = _TURNS.to(x.dtype)[quarters]
+    if x.is_cuda:  # a copy that the host need not wait for
+        turns = turns.pin_memory().to(x.device, non_blocking=True)
+    cos, sin = turns[..., None, :].unbind(-1)  # (…, 1)
+    first, second = x.unbind(-1)
+    return torch.stack([cos * first - sin * second, sin * first + cos * second], -1)
 
 
-def turned_at_random(batch: Sequence[Tensor], random: np.random.Generator) -> tuple[Tensor, ...]:
-    """The inputs and targets of a batch, (B, T, 2) each, turned alike."""
-    quarters = torch.from_numpy(random.integers(4, size=len(batch[0])))
-    return tuple(turned(part, quarters.to(part.device)) for part in batch)
+def turned_at_random(batch: Sequence[Tensor], random: Sequence[np.random.Generator]) -> tuple[Tensor, ...]:
+    """The inputs and targets of a batch, (M, B, T, 2) each, turned alike."""
+    count = batch[0].size(1)
+    quarters = torch.from_numpy(np.stack([each.integers(4, size=count) for each in random]))
+    return tuple(turned(part, quarters) for part in batch)
 
 
 @dataclass(frozen=True)

@@ -78,11 +78,7 @@ class Batches:
         batch = tuple(tensor[rows] for tensor in self.tensors)
         if self.augment is None:
             return batch
-        members = []
-        for index, seed in enumerate(self.seeds):
-            random = np.random.default_rng([seed, self.epoch, number])
-            members.append(self.augment([part[index] for part in batch], random))
-        return tuple(torch.stack(parts) for parts in zip(*members, strict=True))
+        return self.augment(batch, [np.random.default_rng([seed, self.epoch, number]) for seed in self.seeds])
 
     def _order(self) -> Tensor:
         count = len(self.tensors[0])

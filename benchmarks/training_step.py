@@ -1,0 +1,118 @@
+"""Times training steps on a GPU as `eirehn train` takes them: recorded as a CUDA graph, and launch by launch.
+
+    python benchmarks/training_step.py [case …]
+
+The time of a step is that of an epoch's batches but the first and the last, between two waits for the GPU, the
+median over epochs; an epoch's time has its validation in it. Random numbers stand in for the HAR data's signals.
+"""
+
+from __future__ import annotations
+
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+
+import eirehn.training.fit as fit
+from eirehn.data.splits import Split, Splits
+from eirehn.models import Network
+from eirehn.recipes import synthetic
+from eirehn.training.checkpoints import seeded
+from eirehn.training.optimisation import Optimisation
+from eirehn.training.recipe import Hardware, Recipe
+
+
+@dataclass(frozen=True)
+class Signals:
+    """Of the shape of the HAR data."""
+
+    task = "classification"
+    input_size = 9
+    output_size = 6
+    augment = None
+
+    def load(self) -> Splits:
+        parts = (Split(torch.randn(count, 128, 9), torch.randint(0, 6, (count,))) for count in (7352, 500, 500))
+        return Splits(*parts)
+
+
+class Clock(pl.Callback):
+    def __init__(self) -> None:
+        self.steps: list[float] = []
+        self.epochs: list[float] = []
+        self.recording = 0.0
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
+        torch.cuda.synchronize()
+        self._epoch = time.perf_counter()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, task: Any, outputs: Any, batch: Any, index: int) -> None:
+        last = int(trainer.num_training_batches) - 1
+        if index in (0, last - 1):  # the very last may be smaller
+            torch.cuda.synchronize()
+            now = time.perf_counter()
+            if index == 0:
+                self._first = now
+            else:
+                self.steps.append((now - self._first) / (last - 1))
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
+        torch.cuda.synchronize()
+        self.epochs.append(time.perf_counter() - self._epoch)
+
+
+def timed(recipe: Recipe) -> tuple[list[float], list[float]]:
+    """Milliseconds of a step and of an epoch, by epoch."""
+    clock = Clock()
+    fit._loggers = lambda folder: []  # not what is timed
+    task, splits = fit.make_task(recipe), recipe.data.load()
+    with tempfile.TemporaryDirectory() as folder, fit._quiet(), seeded(0):
+        trainer = fit.make_trainer(recipe, Path(folder), [clock])
+        trainer.fit(task, datamodule=fit.Data(recipe, splits))
+    return [1e3 * each for each in clock.steps], [1e3 * each for each in clock.epochs]
+
+
+def cases() -> dict[str, Recipe]:
+    best, paper = synthetic.best(), synthetic.network("EIREHN", 20)
+    har = Recipe(
+        name="har-ei-rehn-48",
+        network=Network("EIREHN", 48, max_depth=4),
+        data=Signals(),  # type: ignore[arg-type]
+        optimisation=Optimisation(batch_size=200),
+    )
+    lstm = synthetic.network("LSTM", 20)
+    return {
+        "best": best,
+        "best, one member": replace(best, seeds=(0,)),
+        "har": har,
+        "har, one member": replace(har, seeds=(0,)),
+        "paper": paper,
+        "paper, one member": replace(paper, seeds=(0,)),
+        "paper LSTM": lstm,
+    }
+
+
+def main() -> None:
+    print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
+    print(f"{'case':<20} {'':<9} {'step ms':>8} {'epoch ms':>9}   steps by epoch", flush=True)
+    for name, recipe in cases().items():
+        if len(sys.argv) > 1 and name not in sys.argv[1:]:
+            continue
+        epochs = 4 if recipe.optimisation.optimizer == "soap" else 3
+        short = replace(recipe, optimisation=replace(recipe.optimisation, epochs=epochs))
+        for capture in (True, False):
+            steps, whole = timed(replace(short, hardware=Hardware(accelerator="gpu", capture=capture)))
+            word = "recorded" if capture else "launched"
+            medians = statistics.median(steps[1:]), statistics.median(whole[1:])
+            each = " ".join(f"{step:.2f}" for step in steps)
+            print(f"{name:<20} {word:<9} {medians[0]:8.3f} {medians[1]:9.1f}   {each}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
