@@ -17,7 +17,7 @@ from eirehn.training.recipe import Hardware, Recipe
 def _whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU, but launch by launch."""
     monkeypatch.setattr(Task, "_can_capture", lambda self: self.capture)
-    monkeypatch.setattr(Captured, "LIMIT", 0)
+    monkeypatch.setattr(Captured, "_step", Captured._compute)
 
 
 @pytest.mark.usefixtures("_whole")

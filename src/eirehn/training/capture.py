@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -40,6 +41,11 @@ class Captured:
         if isinstance(optimizer, FullSOAP):
             optimizer.recorded = True
 
+    @cached_property
+    def stream(self) -> torch.cuda.Stream:
+        """For all that is not replayed: where a network keeps its autograd nodes, they must not meet another one."""
+        return torch.cuda.Stream(self.task.device)
+
     def __call__(self, batch: Any) -> None:
         """One training step."""
         for rate, group in zip(self.rates, self.optimizer.param_groups, strict=True):
@@ -55,7 +61,8 @@ class Captured:
         form = (structure, *map(_form, leaves))
         if form not in self.recorded:
             if len(self.recorded) == self.LIMIT:
-                self._compute(batch)
+                with self._beside():
+                    self._compute(batch)
                 return
             self.recorded[form] = self._record(leaves, structure)
         graph, given, carried = self.recorded[form]
@@ -71,21 +78,24 @@ class Captured:
         graph = torch.cuda.CUDAGraph()
         pool = next((each.graph.pool() for each in self.recorded.values()), None)
         self.task.carried = carried
-        with _unchanged(self.task, self.optimizer):  # what is compiled or made at the first call must be there
-            beside = torch.cuda.Stream()
-            beside.wait_stream(torch.cuda.current_stream())
-            with torch.cuda.stream(beside):
-                self._compute(batch)
-            torch.cuda.current_stream().wait_stream(beside)
+        with _unchanged(self.task, self.optimizer), self._beside():
+            self._compute(batch)  # what is compiled or made at the first call must be there
         self.task.carried = carried
         try:
-            with torch.cuda.graph(graph, pool=pool):
+            with torch.cuda.graph(graph, pool, self.stream):
                 self._compute(batch, capturable=True)
         except RuntimeError as error:
             raise RuntimeError(
                 f"the training step cannot be recorded as a CUDA graph: {error} (without: hardware.capture=false)"
             ) from error
         return Recorded(graph, given, self.task.carried)
+
+    @contextmanager
+    def _beside(self) -> Iterator[None]:
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            yield
+        torch.cuda.current_stream().wait_stream(self.stream)
 
     def _compute(self, batch: Any, **options: Any) -> None:
         """What Lightning's loop does in pieces, without a word to the host."""
