@@ -43,7 +43,7 @@ class Captured:
 
     @cached_property
     def stream(self) -> torch.cuda.Stream:
-        """For all that is not replayed: where a network keeps its autograd nodes, they must not meet another one."""
+        """For all that is not replayed: where a network keeps its autograd nodes, they must not meet another."""
         return torch.cuda.Stream(self.task.device)
 
     def __call__(self, batch: Any) -> None:
