@@ -33,8 +33,11 @@ def test_the_three_vectors_of_a_window_turn_together(frame):
     standard = torch.from_numpy((raw - mean) / scale).reshape(5, 128 // frame, 9 * frame)
     target = torch.arange(5)
     options = {"mean": mean, "scale": scale, "tilt": 0.3, "gain": 0.1}
-    x, same = moved((standard, target), np.random.default_rng(2), **options)
+    # Two members, the second with draws of its own.
+    batch = standard.expand(2, *standard.shape), target
+    (x, other), same = moved(batch, [np.random.default_rng(seed) for seed in (2, 3)], **options)
     assert same is target
+    assert not torch.equal(x, other)
     after = x.reshape(5, 128, 9).numpy() * scale + mean
     draws = np.random.default_rng(2)
     angles, gains = draws.normal(0, 0.3, (5, 3)), np.exp(draws.normal(0, 0.1, (5, 1, 1)))
@@ -45,9 +48,9 @@ def test_the_three_vectors_of_a_window_turn_together(frame):
 
 
 def test_no_tilt_and_no_gain_change_nothing():
-    x = torch.randn(3, 32, 36, dtype=torch.float64)
+    x = torch.randn(1, 3, 32, 36, dtype=torch.float64)
     options = {"mean": np.zeros(9), "scale": np.ones(9), "tilt": 0.0, "gain": 0.0}
-    torch.testing.assert_close(moved((x,), np.random.default_rng(0), **options)[0], x, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(moved((x,), [np.random.default_rng(0)], **options)[0], x, rtol=1e-12, atol=1e-12)
     assert HarData().augment is None
 
 

@@ -9,32 +9,37 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from .splits import sent
+
 Floats = npt.NDArray[np.float64]
 
 
 def moved(
     batch: Sequence[Tensor],
-    random: np.random.Generator,
+    random: Sequence[np.random.Generator],
     *,
     mean: Floats,
     scale: Floats,
     tilt: float,
     gain: float,
 ) -> tuple[Tensor, ...]:
-    """Windows (B, T, frame · 9) as if the phone had sat a little differently, and the move been a little stronger.
+    """Windows (M, B, T, frame · 9) as if the phone had sat a little differently, and the move been a little stronger.
 
     The signals are three vectors in space, which turn together. `mean` and `scale` are what has been taken off them
     and what they have been divided by.
     """
     x, *rest = batch
-    count = len(x)
-    turns = rotations(random.normal(0.0, tilt, (count, 3))) * np.exp(random.normal(0.0, gain, (count, 1, 1)))
-    matrix, middle, unit = (
-        torch.from_numpy(each).to(x) for each in (turns.transpose(0, 2, 1), mean.reshape(3, 3), scale.reshape(3, 3))
-    )
-    vectors = x.unflatten(2, (-1, 3, 3)) * unit + middle  # (B, T, frame, 3 vectors, 3)
-    turned = torch.einsum("btfvi,bij->btfvj", vectors, matrix)
-    return (((turned - middle) / unit).flatten(2), *rest)
+    turns = np.stack([_turns(each, x.size(1), tilt, gain) for each in random])  # (M, B, 3, 3)
+    matrix, middle, unit = (sent(each, x) for each in (turns, mean.reshape(3, 3), scale.reshape(3, 3)))
+    vectors = x.unflatten(3, (-1, 3, 3)) * unit + middle  # (M, B, T, frame, 3 vectors, 3)
+    turned = torch.einsum("mbtfvi,mbji->mbtfvj", vectors, matrix)
+    return (((turned - middle) / unit).flatten(3), *rest)
+
+
+def _turns(random: np.random.Generator, count: int, tilt: float, gain: float) -> Floats:
+    angles, gains = random.normal(0.0, tilt, (count, 3)), random.normal(0.0, gain, (count, 1, 1))
+    turns: Floats = rotations(angles) * np.exp(gains)
+    return turns
 
 
 def rotations(angles: Floats) -> Floats:

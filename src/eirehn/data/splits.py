@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple, Protocol
 
 import numpy as np
+import numpy.typing as npt
+import torch
 from torch import Tensor
 
 
@@ -22,6 +24,12 @@ class Splits(NamedTuple):
 
 Augment = Callable[[Sequence[Tensor], Sequence[np.random.Generator]], tuple[Tensor, ...]]
 """Inputs and targets of a batch, (M, B, …) each, as one more draw of the same task; each member has a generator."""
+
+
+def sent(array: npt.NDArray[np.float64], like: Tensor) -> Tensor:
+    """`array` in the dtype and on the device of `like`, without waiting for a GPU to take it."""
+    tensor = torch.from_numpy(array).to(like.dtype)
+    return tensor.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else tensor
 
 
 class Data(Protocol):

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ..checks import finite, positive_int
-from .splits import Augment, Split, Splits
+from .splits import Augment, Split, Splits, sent
 
 NOISE_STD = 0.056
 """Not the 0.1 of the paper's text: with that no predictor, not even one that knows the hidden state, reaches the
@@ -60,15 +60,12 @@ def synthetic(
     return Synthetic(x, depth)
 
 
-_TURNS = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])  # cosine and sine of each quarter
+_TURNS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])  # cosine and sine of each quarter
 
 
 def turned(x: Tensor, quarters: Tensor) -> Tensor:
     """Sequences (…, T, 2) turned about the origin by 90 degrees as often as `quarters` (…), on the CPU, says."""
-    turns = _TURNS.to(x.dtype)[quarters]
-    if x.is_cuda:  # a copy that the host need not wait for
-        turns = turns.pin_memory().to(x.device, non_blocking=True)
-    cos, sin = turns[..., None, :].unbind(-1)  # (…, 1)
+    cos, sin = sent(_TURNS[quarters.numpy()], x)[..., None, :].unbind(-1)  # (…, 1)
     first, second = x.unbind(-1)
     return torch.stack([cos * first - sin * second, sin * first + cos * second], -1)
 

@@ -110,7 +110,6 @@ class Captured:
         task.configure_gradient_clipping()
         with self._options(fused=True, **options):
             self.optimizer.step()
-        task.follow()
 
     @contextmanager
     def _options(self, **options: Any) -> Iterator[None]:
@@ -132,8 +131,8 @@ def _form(leaf: Any) -> Any:
 
 @contextmanager
 def _unchanged(task: Task, optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Puts back what a step changes: values, averages, sums, the optimiser's state and the generators."""
-    tensors = [*task.parameters(), *task.averages, task.sums, *_state(optimizer)]
+    """Puts back what a step changes: values, sums, the optimiser's state and the generators."""
+    tensors = [*task.parameters(), task.sums, *_state(optimizer)]
     before = [each.detach().clone() for each in tensors]
     with torch.random.fork_rng([task.device]), torch.no_grad():
         with torch.enable_grad():

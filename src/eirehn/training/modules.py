@@ -10,7 +10,7 @@ import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map, tree_map_only
 
 from ..data.splits import Split
 from ..models import Outcome
@@ -67,6 +67,7 @@ class Task(pl.LightningModule):
         self.sums = self.sums.to(self.device)
         self.averages = [each.to(own) for each, own in zip(self.averages, self.ensemble.stacked, strict=False)]
         self.best.place_like(self.ensemble)
+        self.carried = tree_map_only(Tensor, lambda part: part.to(self.device), self.carried)
         if self._can_capture():
             self.captured = Captured(self, self.optimizers(use_pl_optimizer=False))  # type: ignore[arg-type]  # one
 
@@ -120,16 +121,12 @@ class Task(pl.LightningModule):
     def optimizer_step(self, epoch: int, batch_index: int, optimizer: Any, closure: Any = None) -> None:
         if self.captured is None:
             super().optimizer_step(epoch, batch_index, optimizer, closure)
-            self.follow()
         else:
             closure()  # calls training_step, and has no loss to go back from
             self.captured(self._batch)
-
-    @torch.no_grad()
-    def follow(self) -> None:
-        """Moves the averages after the values."""
-        for average, value in zip(self.averages, self.ensemble.stacked, strict=False):
-            average.lerp_(value, 1 - self.optimisation.average)
+        with torch.no_grad():
+            for average, value in zip(self.averages, self.ensemble.stacked, strict=False):
+                average.lerp_(value, 1 - self.optimisation.average)
 
     def on_validation_epoch_start(self) -> None:
         self._totals: list[Tensor] = []
