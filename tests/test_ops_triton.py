@@ -295,8 +295,9 @@ def test_real_sizes(H: int, block: int, dtype: torch.dtype) -> None:
 def test_default_launch() -> None:
     for H in (20, 48, 128):
         case = Case(H=H, Z=(H + 1) // 2, sizes=(50,) * 8, R=4)
-        check(replace(case, launch=default_launch(1, 50, H)))
-        check(replace(case, launch=default_launch(1, 50, H, backward=True)))
+        for members in (1, 8, 20):  # the launches for so many, on fewer
+            check(replace(case, launch=default_launch(members, 50, H)))
+            check(replace(case, launch=default_launch(members, 50, H, backward=True)))
 
 
 @on_gpu

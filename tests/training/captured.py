@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,11 +11,14 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from small import small, with_network
+from test_resume import StopAt
 from torch import Tensor
 
 import eirehn.training.fit as fit
 from eirehn.loading import read_values
 from eirehn.models import LanguageModel, Network
+from eirehn.training.callbacks import Saving, Stopped
+from eirehn.training.checkpoints import WholeFiles
 from eirehn.training.modules import LanguageModelling
 from eirehn.training.optimisation import Optimisation
 from eirehn.training.recipe import Hardware, Recipe
@@ -56,12 +59,23 @@ class Passes:
 
     def __init__(self, batches: list[Any]) -> None:
         self.batches = batches
+        self.position = 0
 
     def __len__(self) -> int:
         return len(self.batches)
 
     def __iter__(self) -> Iterator[Any]:
-        return iter(self.batches)
+        first = self.position % len(self)
+        for index in range(first, len(self)):
+            self.position = index + 1
+            yield self.batches[index]
+        self.position = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"position": self.position}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.position = state["position"]
 
 
 class Sentences(pl.LightningDataModule):
@@ -81,14 +95,24 @@ class Sentences(pl.LightningDataModule):
         return Passes([tuple(part[0] for part in pair) for pair in self.parts])
 
 
-def read(members: int, accelerator: str, *, capture: bool, epochs: int = 3) -> LanguageModelling:
-    """A language model that has read the sentences."""
+def read(
+    members: int,
+    accelerator: str,
+    *,
+    capture: bool,
+    epochs: int = 3,
+    callbacks: Sequence[pl.Callback] = (),
+    checkpoint: Path | None = None,
+) -> LanguageModelling:
+    """A language model that has read the sentences, from where `checkpoint` left them."""
     torch.manual_seed(0)
     models = [LanguageModel(Network("EIREHN", 8, max_depth=2, hidden_dropout=0.1), 3) for _ in range(members)]
     task = LanguageModelling(models, Optimisation(epochs=epochs, learning_rate=RATE))
     task.capture = capture
     trainer = pl.Trainer(
         use_distributed_sampler=False,
+        callbacks=list(callbacks),
+        plugins=[WholeFiles()],
         accelerator=accelerator,
         devices=1,
         max_epochs=epochs,
@@ -99,8 +123,15 @@ def read(members: int, accelerator: str, *, capture: bool, epochs: int = 3) -> L
         num_sanity_val_steps=0,
     )
     with fit._quiet():
-        trainer.fit(task, datamodule=Sentences(members, "cuda" if accelerator == "gpu" else "cpu"))
+        data = Sentences(members, "cuda" if accelerator == "gpu" else "cpu")
+        trainer.fit(task, datamodule=data, ckpt_path=checkpoint)
     return task
+
+
+def read_with_a_stop(members: int, accelerator: str, step: int, path: Path) -> LanguageModelling:
+    with pytest.raises(Stopped):
+        read(members, accelerator, capture=True, callbacks=[StopAt(step, killed=False), Saving(path)])
+    return read(members, accelerator, capture=True, callbacks=[Saving(path)], checkpoint=path)
 
 
 def same_readers(one: LanguageModelling, other: LanguageModelling) -> None:

@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from captured import OPTIMIZERS, forbid_capture, read, recipe, same, same_readers, trained
+from captured import (
+    OPTIMIZERS,
+    forbid_capture,
+    read,
+    read_with_a_stop,
+    recipe,
+    same,
+    same_readers,
+    trained,
+)
 
 from eirehn.training.capture import Captured
 from eirehn.training.fit import make_task
@@ -34,6 +43,13 @@ def test_the_whole_step_is_lightnings(options: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("members", [1, 2])
 def test_reading_on(members: int) -> None:
     same_readers(*(read(members, "cpu", capture=capture) for capture in (True, False)))
+
+
+@pytest.mark.usefixtures("_whole")
+@pytest.mark.parametrize("step", [3, 10, 14])
+def test_reading_stopped_and_gone_on(step: int, tmp_path: Path) -> None:
+    straight = read(2, "cpu", capture=True)
+    same_readers(read_with_a_stop(2, "cpu", step, tmp_path / "last.ckpt"), straight)
 
 
 def test_nothing_is_recorded_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

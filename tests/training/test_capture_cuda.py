@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from captured import OPTIMIZERS, forbid_capture, read, recipe, same, same_readers, trained
+from captured import (
+    OPTIMIZERS,
+    forbid_capture,
+    read,
+    read_with_a_stop,
+    recipe,
+    same,
+    same_readers,
+    trained,
+)
 from small import with_network
 from test_resume import StopAt, train_with_stops
 
@@ -67,6 +76,12 @@ def test_a_schedule(tmp_path: Path) -> None:
 @pytest.mark.parametrize("members", [1, 2])
 def test_reading_on(members: int) -> None:
     same_readers(*(read(members, "gpu", capture=capture) for capture in (True, False)))
+
+
+@pytest.mark.parametrize("step", [3, 10, 14])
+def test_reading_stopped_and_gone_on(step: int, tmp_path: Path) -> None:
+    straight = read(2, "gpu", capture=True)
+    same_readers(read_with_a_stop(2, "gpu", step, tmp_path / "last.ckpt"), straight)
 
 
 @pytest.mark.parametrize(

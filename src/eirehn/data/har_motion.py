@@ -23,7 +23,7 @@ def moved(
     tilt: float,
     gain: float,
 ) -> tuple[Tensor, ...]:
-    """Windows (M, B, T, frame · 9) as if the phone had sat a little differently, and the move been a little stronger.
+    """Windows (M, B, T, frame · 9) as if the phone had sat a little differently, and the move a little stronger.
 
     The signals are three vectors in space, which turn together. `mean` and `scale` are what has been taken off them
     and what they have been divided by.

@@ -83,13 +83,19 @@ def available() -> bool:
 def default_launch(members: int, batch: int, hidden_size: int, *, backward: bool = False) -> Launch:
     """One sample a program, its weights in registers as long as they fit: what measured fastest on an H200.
 
-    Where there are more samples than multiprocessors, fewer warps let two or more programs share one.
+    Where there are more samples than multiprocessors, fewer warps let two or more programs share one. Of very many
+    samples a program takes 16, for which it needs three times as long as for one.
     """
     padded = _padded(hidden_size)
+    load = members * batch / _MULTIPROCESSORS
+    if padded == 64 and batch >= 16 and load > (4 if backward else 7):
+        return Launch(block=16, num_warps=8, precision="tf32x3", resident=False)
+    if padded == 64 and backward and load > 2:
+        return Launch(block=1, num_warps=2, resident=False)
     if padded > 32:
         # Two programs of four warps share a multiprocessor; the backward pass has no registers left for weights.
         return Launch(block=1, num_warps=4 if padded == 64 else 8, resident=padded == 64 and not backward)
-    few = members * batch <= _MULTIPROCESSORS
+    few = load <= 1
     return Launch(block=1, num_warps=(2 if few else 1) if padded == 16 else (4 if few else 2))
 
 
