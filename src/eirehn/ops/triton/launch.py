@@ -80,15 +80,18 @@ def available() -> bool:
     return importlib.util.find_spec("triton") is not None
 
 
-def default_launch(members: int, batch: int, hidden_size: int, *, backward: bool = False) -> Launch:
+def default_launch(
+    members: int, batch: int, hidden_size: int, *, backward: bool = False, dtype: torch.dtype = torch.float32
+) -> Launch:
     """One sample a program, its weights in registers as long as they fit: what measured fastest on an H200.
 
     Where there are more samples than multiprocessors, fewer warps let two or more programs share one. Of very many
-    samples a program takes 16, for which it needs three times as long as for one.
+    samples a program takes 16, for which it needs three times as long as for one; not of bfloat16 weights, whose
+    products would then be rounded too.
     """
     padded = _padded(hidden_size)
     load = members * batch / _MULTIPROCESSORS
-    if padded == 64 and batch >= 16 and load > (4 if backward else 7):
+    if padded == 64 and batch >= 16 and load > (4 if backward else 7) and dtype == torch.float32:
         return Launch(block=16, num_warps=8, precision="tf32x3", resident=False)
     if padded == 64 and backward and load > 2:
         return Launch(block=1, num_warps=2, resident=False)
@@ -128,7 +131,7 @@ def forward(
 
     update, elastic, own = KINDS[kind]
     size = _sizes(u, h0, weights, batch_sizes, own)
-    launch = launch or default_launch(size.E, size.B, size.H)
+    launch = launch or default_launch(size.E, size.B, size.H, dtype=weights.W_h.dtype)
     out = u.new_empty((size.E, size.N, size.H), dtype=out_dtype or u.dtype)
     depth = torch.empty((size.E, size.N), dtype=torch.int64, device=u.device)
     cost = torch.empty((size.E, size.N), dtype=torch.float32, device=u.device)
@@ -175,7 +178,7 @@ def backward(
 
     update, elastic, own = KINDS[kind]
     size = _sizes(u, h0, weights, batch_sizes, own)
-    launch = launch or default_launch(size.E, size.B, size.H, backward=True)
+    launch = launch or default_launch(size.E, size.B, size.H, backward=True, dtype=weights.W_h.dtype)
     d_u = torch.empty_like(u)
     d_h = torch.zeros_like(h0, dtype=torch.float32)
     if size.N == 0:
