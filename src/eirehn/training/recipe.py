@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..checks import boolean
 from ..data.har import HarData
 from ..data.splits import Data
 from ..data.synthetic import SyntheticData
@@ -42,6 +43,7 @@ class Hardware:
             raise ValueError(f"precision must be one of {', '.join(PRECISIONS)}, got {self.precision!r}")
         if self.strategy not in STRATEGIES:
             raise ValueError(f"strategy must be one of {', '.join(STRATEGIES)}, got {self.strategy!r}")
+        boolean("capture", self.capture)
 
 
 @dataclass(frozen=True)
