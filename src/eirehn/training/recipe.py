@@ -36,7 +36,7 @@ class Hardware:
     precision: str = "32-true"
     """32-true, 64-true or bf16-mixed."""
     capture: bool = True
-    """Record the training step as a CUDA graph, on one GPU: the same results sooner."""
+    """Record the training step as a CUDA graph, on one GPU: the same results, to rounding, sooner."""
 
     def __post_init__(self) -> None:
         if self.precision not in PRECISIONS:
