@@ -98,6 +98,8 @@ def default_launch(
     if padded > 32:
         # Two programs of four warps share a multiprocessor; the backward pass has no registers left for weights.
         return Launch(block=1, num_warps=4 if padded == 64 else 8, resident=padded == 64 and not backward)
+    if padded == 32 and backward:
+        return Launch(block=1, num_warps=1, resident=False)
     few = load <= 1
     return Launch(block=1, num_warps=(2 if few else 1) if padded == 16 else (4 if few else 2))
 
