@@ -87,7 +87,7 @@ def reproduce(given: list[str]) -> None:
     parser.add_argument("--sequences", type=int | None, help="other than 8000 training sequences")
     parser.add_argument("--rows", type=str, nargs="+", help="train only these rows, by the names of their recipes")
     parser.add_argument("--out", type=Path | None, help="folder of the runs, results and report; default runs/NAME")
-    parser.add_argument("--jobs", type=int | None, help="runs at a time; default one for each core")
+    parser.add_argument("--jobs", type=int | None, help="runs at a time; default one for each core, on a GPU 2")
     parser.add_argument("--results", type=Path | None, help="write the results to this file too")
     asked = _parse(parser, given)
     for name in ("jobs", "epochs", "seeds", "sequences"):

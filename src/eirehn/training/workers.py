@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ..files import RunError
 from .callbacks import Stopped
 from .folder import RunFolder
@@ -42,10 +44,16 @@ def train_all(
         if run.read_result() is None:
             waiting.append(recipe)
     if waiting:
-        jobs = min(jobs or cores(), len(waiting))
+        jobs = min(jobs or _usual_jobs(waiting), len(waiting))
         _Pool(waiting, folder, jobs, tell, ended).run()
     results = [RunFolder(folder / recipe.name).read_result() for recipe in recipes]
     return [result for result in results if result is not None]
+
+
+def _usual_jobs(recipes: Sequence[Recipe]) -> int:
+    """One for each core; on a GPU two, of which one sets up while the other computes."""
+    on_gpu = torch.cuda.is_available() and any(each.hardware.accelerator != "cpu" for each in recipes)
+    return 2 if on_gpu else cores()
 
 
 class _Pool:
