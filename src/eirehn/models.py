@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torch.utils._pytree import tree_map
 
 from .baselines import LSTM, RNN
@@ -109,16 +110,16 @@ class Network:
         return layer
 
     def run(
-        self, layer: nn.Module, x: Tensor, hx: Any, *, max_depth: int | None, with_cost: bool
-    ) -> tuple[Tensor, Any, Tensor, Tensor | None]:
+        self, layer: nn.Module, x: Tensor | PackedSequence, hx: Any, *, max_depth: int | None, with_cost: bool
+    ) -> tuple[Any, Any, Tensor, Tensor | None]:
         """Output, final state, depths and, where asked for, their cost, of what `build` made."""
         if not isinstance(layer, Shortcut):
             return self._run(layer, x, hx, max_depth=max_depth, with_cost=with_cost)
         return layer.run(lambda part, y, h: self._run(part, y, h, max_depth=max_depth, with_cost=with_cost), x, hx)
 
     def _run(
-        self, layer: nn.Module, x: Tensor, hx: Any, *, max_depth: int | None, with_cost: bool
-    ) -> tuple[Tensor, Any, Tensor, Tensor | None]:
+        self, layer: nn.Module, x: Tensor | PackedSequence, hx: Any, *, max_depth: int | None, with_cost: bool
+    ) -> tuple[Any, Any, Tensor, Tensor | None]:
         if self.kind not in SHALLOW:
             out, state, depth, *cost = layer(x, hx, max_depth=max_depth, return_depth=True, return_cost=with_cost)
             return out, state, depth, cost[0] if cost else None
@@ -126,8 +127,16 @@ class Network:
             raise ValueError(f"{self.kind} has no inner steps for max_depth to cap")
         out, state = layer(x, hx)
         h = state[0] if isinstance(state, tuple) else state
-        depth = torch.ones(h.size(0), *out.shape[:-1], dtype=torch.int64, device=out.device)
-        return out, state, depth, depth.to(out.dtype) if with_cost else None
+        depth = _one_step(out).expand(h.size(0), -1, -1)
+        return out, state, depth, depth.to(h.dtype) if with_cost else None
+
+
+def _one_step(out: Tensor | PackedSequence) -> Tensor:
+    """The depth of a network without inner steps, (B, T): one, and none where a packed sequence has ended."""
+    if isinstance(out, PackedSequence):
+        ones = out._replace(data=torch.ones_like(out.data[:, 0], dtype=torch.int64))
+        return pad_packed_sequence(ones, batch_first=True)[0]
+    return torch.ones(out.shape[:-1], dtype=torch.int64, device=out.device)
 
 
 class Shortcut(nn.Module):
@@ -139,16 +148,25 @@ class Shortcut(nn.Module):
         self.rest = rest
         self.dropout = nn.Dropout(dropout)
 
-    def run(self, run: Callable[..., Any], x: Tensor, hx: Any) -> tuple[Tensor, Any, Tensor, Tensor | None]:
+    def run(
+        self, run: Callable[..., Any], x: Tensor | PackedSequence, hx: Any
+    ) -> tuple[Any, Any, Tensor, Tensor | None]:
         """As `Network.run`, with `run(layer, x, hx)` for each part."""
         own, above = (None, None) if hx is None else _cut(hx, _state_rows(self.first))
         out, state, depth, cost = run(self.first, x, own)
-        out = out + self.linear(x)
+        out = _each(torch.add, out, _each(self.linear, x))
         if self.rest is None:
             return out, state, depth, cost
-        out, upper, more, dearer = run(self.rest, self.dropout(out), above)
+        out, upper, more, dearer = run(self.rest, _each(self.dropout, out), above)
         joined = tree_map(lambda one, other: torch.cat([one, other]), state, upper)
         return out, joined, torch.cat([depth, more]), None if cost is None else torch.cat([cost, dearer])
+
+
+def _each(change: Callable[..., Tensor], *given: Any) -> Any:
+    """`change` made to sequences, packed or not, step by step."""
+    if not isinstance(given[0], PackedSequence):
+        return change(*given)
+    return given[0]._replace(data=change(*(each.data for each in given)))
 
 
 def _state_rows(layer: Any) -> int:
@@ -166,6 +184,28 @@ class Outcome(NamedTuple):
     cost: Tensor | None  # of the same shape
 
 
+@dataclass(frozen=True)
+class Scaling:
+    """From the units of a user's data to those a model was trained in, and back."""
+
+    mean: tuple[float, ...]  # of each channel
+    scale: tuple[float, ...]
+    target_mean: tuple[float, ...] = (0.0,)  # of each output
+    target_scale: tuple[float, ...] = (1.0,)
+
+    def inputs(self, x: Tensor, like: Tensor) -> Tensor:
+        # In double precision: a small change of a large number is lost otherwise.
+        return ((x.double() - _double(self.mean, x)) / _double(self.scale, x)).to(like.dtype)
+
+    def outputs(self, prediction: Tensor) -> Tensor:
+        scale, mean = (_double(each, prediction) for each in (self.target_scale, self.target_mean))
+        return (prediction.double() * scale + mean).to(prediction.dtype)
+
+
+def _double(values: tuple[float, ...], like: Tensor) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64, device=like.device)
+
+
 class SequenceModel(nn.Module):
     """A network and a linear head, at every time step or, with `last`, once for a sequence, by `network.pooling`.
 
@@ -174,32 +214,73 @@ class SequenceModel(nn.Module):
     torch.Size([8, 20, 2])
     """
 
-    def __init__(self, network: Network, input_size: int, output_size: int, *, last: bool = False) -> None:
+    def __init__(
+        self,
+        network: Network,
+        input_size: int,
+        output_size: int,
+        *,
+        last: bool = False,
+        scaling: Scaling | None = None,
+    ) -> None:
         super().__init__()
         self.network = network
         self.input_size = positive_int("input_size", input_size)
         self.output_size = positive_int("output_size", output_size)
         self.last = last
+        self.scaling = scaling
         self.body = network.build(input_size)
         self.head = nn.Linear(network.output_size, output_size)
 
-    def forward(self, x: Tensor, hx: Any = None, *, max_depth: int | None = None) -> Tensor:
-        """Predictions (B, T, O), or (B, O) with `last`, for `x` (B, T, X)."""
-        return self.run(x, hx, max_depth=max_depth).prediction
+    def forward(
+        self, x: Tensor, hx: Any = None, *, lengths: Tensor | None = None, max_depth: int | None = None
+    ) -> Tensor:
+        """Predictions (B, T, O), or (B, O) with `last`, for `x` (B, T, X).
 
-    def run(self, x: Tensor, hx: Any = None, *, max_depth: int | None = None, with_cost: bool = False) -> Outcome:
+        With `lengths` (B,) sequence b ends after `lengths[b]` steps and gives what it would give alone: the rest is
+        not read, and predictions there mean nothing.
+        """
+        return self.run(x, hx, lengths=lengths, max_depth=max_depth).prediction
+
+    def run(
+        self,
+        x: Tensor,
+        hx: Any = None,
+        *,
+        lengths: Tensor | None = None,
+        max_depth: int | None = None,
+        with_cost: bool = False,
+    ) -> Outcome:
         """As `forward`, and the final state, the depths taken and their differentiable cost."""
-        out, state, depth, cost = self.network.run(self.body, x, hx, max_depth=max_depth, with_cost=with_cost)
-        return Outcome(self.head(self._pooled(out) if self.last else out), state, depth, cost)
+        if self.scaling is not None:
+            x = self.scaling.inputs(x, self.head.weight)
+        given = x if lengths is None else pack_padded_sequence(x, lengths.cpu(), True, enforce_sorted=False)
+        options: dict[str, Any] = {"max_depth": max_depth, "with_cost": with_cost}
+        out, state, depth, cost = self.network.run(self.body, given, hx, **options)
+        if lengths is not None:  # packing stops at the longest
+            out, _ = pad_packed_sequence(out, True, total_length=x.size(1))
+            depth, cost = (None if each is None else _padded(each, x.size(1)) for each in (depth, cost))
+        prediction = self.head(self._pooled(out, lengths) if self.last else out)
+        if self.scaling is not None:
+            prediction = self.scaling.outputs(prediction)
+        return Outcome(prediction, state, depth, cost)
 
-    def _pooled(self, out: Tensor) -> Tensor:
+    def _pooled(self, out: Tensor, lengths: Tensor | None) -> Tensor:
         """Of `out` (B, T, …) its mean over time, or what each direction puts out where it ends."""
-        if self.network.pooling == "mean":
-            return out.mean(1)
+        if self.network.pooling == "mean":  # packed sequences are followed by zeros
+            return out.mean(1) if lengths is None else out.sum(1) / lengths.to(out.device)[:, None]
+        if lengths is None:
+            last = out[:, -1]
+        else:
+            last = out[torch.arange(out.size(0), device=out.device), lengths.to(out.device) - 1]
         if not self.network.bidirectional:
-            return out[:, -1]
-        forward, backward = out.chunk(2, -1)
-        return torch.cat([forward[:, -1], backward[:, 0]], -1)
+            return last
+        return torch.cat([last.chunk(2, -1)[0], out[:, 0].chunk(2, -1)[1]], -1)
+
+
+def _padded(values: Tensor, steps: int) -> Tensor:
+    """(L, B, T) with zeros up to `steps`."""
+    return nn.functional.pad(values, (0, steps - values.size(-1)))
 
 
 class LanguageModel(nn.Module):

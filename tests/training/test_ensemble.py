@@ -63,7 +63,7 @@ def test_against_a_loop_of_plain_torch(options: dict[str, Any], tmp_path: Path) 
     recipe = replace(recipe, data=replace(recipe.data, turn=turning))
     result = train(recipe, tmp_path)
     splits = DATA.load()
-    x, target = (part.double() for part in splits.train)
+    x, target = (part.double() for part in splits.train[:2])
     torch.manual_seed(3)
     model = SequenceModel(recipe.network, 2, 2).double()
     average = [parameter.detach().clone() for parameter in model.parameters()]

@@ -14,6 +14,11 @@ from torch import Tensor
 class Split(NamedTuple):
     x: Tensor  # (N, T, X)
     target: Tensor  # (N, T, O), or (N,) for a class per sequence
+    lengths: Tensor | None = None  # (N,): the sequences' own lengths, where x is padded at its end
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Split:
+        """With `change` made to each tensor that is there."""
+        return Split(*(None if each is None else change(each) for each in self))  # type: ignore[arg-type]
 
 
 class Splits(NamedTuple):

@@ -24,7 +24,9 @@ class Parts:
         return -(-len(self.split.x) // self.size)
 
     def __iter__(self) -> Iterator[Split]:
-        return map(Split, self.split.x.split(self.size), self.split.target.split(self.size))
+        for first in range(0, len(self.split.x), self.size):
+            part = slice(first, first + self.size)
+            yield self.split.map(lambda each, part=part: each[part])  # type: ignore[misc]
 
 
 class Batches:

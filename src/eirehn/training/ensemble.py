@@ -36,16 +36,25 @@ class Ensemble(nn.Module):
         self._form = (_Runner(copy.deepcopy(first).to("meta")),)
 
     def forward(
-        self, x: Tensor, hx: Any = None, *, max_depth: int | None = None, with_cost: bool = False
+        self,
+        x: Tensor,
+        hx: Any = None,
+        *,
+        lengths: Tensor | None = None,
+        max_depth: int | None = None,
+        with_cost: bool = False,
     ) -> Outcome:
-        """The outcomes of all members, stacked, for `x` (M, B, T, X) and states `hx` as an outcome has them."""
+        """The outcomes of all members, stacked, for `x` (M, B, T, X) that ends after `lengths` (M, B) steps and for
+        states `hx` as an outcome has them."""
         options = {"max_depth": max_depth, "with_cost": with_cost}
         form = self._form[0].train(self.training)
         values = {f"model.{name}": value for name, value in zip(self.names, self.stacked, strict=True)}
-        if self.size == 1:
-            alone = {name: value[0] for name, value in values.items()}
-            given = (x[0], None if hx is None else tree_map(lambda part: part[0], hx))
-            parts = tree_map(lambda part: part[None], functional_call(form, alone, given, options))
+        if lengths is not None:
+            # One after the other: each member's batch is packed in a way of its own.
+            each = [self._alone(form, values, index, x, hx, lengths, options) for index in range(self.size)]
+            parts = tree_map(lambda *parts: torch.stack(parts), *each)
+        elif self.size == 1:
+            parts = tree_map(lambda part: part[None], self._alone(form, values, 0, x, hx, None, options))
         else:  # with dropout each member draws its own masks
             in_dims = (0, 0, None if hx is None else 0)
             parts = vmap(
@@ -55,6 +64,22 @@ class Ensemble(nn.Module):
             )(values, x, hx)
         prediction, state, depth, *cost = parts
         return Outcome(prediction, state, depth, cost[0] if cost else None)
+
+    @staticmethod
+    def _alone(
+        form: nn.Module,
+        values: Mapping[str, Tensor],
+        index: int,
+        x: Tensor,
+        hx: Any,
+        lengths: Tensor | None,
+        options: dict[str, Any],
+    ) -> Any:
+        own = {name: value[index] for name, value in values.items()}
+        given = (x[index], None if hx is None else tree_map(lambda part: part[index], hx))
+        if lengths is not None:
+            options = {**options, "lengths": lengths[index]}
+        return functional_call(form, own, given, options)
 
     def member(self, index: int) -> Model:
         """Member `index` as a model of its own, with values of its own."""

@@ -107,7 +107,7 @@ class Data(pl.LightningDataModule):
     def train_dataloader(self) -> Batches:
         assert self.trainer is not None
         return Batches(
-            self._placed(self.splits.train),
+            [each for each in self._placed(self.splits.train) if each is not None],
             self.recipe.optimisation.batch_size,
             self.recipe.seeds,
             augment=self.recipe.data.augment,
@@ -118,12 +118,13 @@ class Data(pl.LightningDataModule):
     def val_dataloader(self) -> Parts:
         assert self.trainer is not None
         whole = self._placed(self.splits.validation)
-        return Parts(Split(*(part[self.trainer.global_rank :: self.trainer.world_size] for part in whole)))
+        own = slice(self.trainer.global_rank, None, self.trainer.world_size)
+        return Parts(whole.map(lambda each: each[own]))
 
     def _placed(self, split: Split) -> Split:
         assert self.trainer is not None
         device = self.trainer.strategy.root_device
-        return Split(split.x.to(device), split.target.to(device))
+        return split.map(lambda each: each.to(device))
 
 
 def make_trainer(recipe: Recipe, folder: Path, callbacks: Sequence[pl.Callback]) -> pl.Trainer:

@@ -94,23 +94,26 @@ class Task(pl.LightningModule):
         self.sums.zero_()
         self.carried = None
 
-    def training_step(self, batch: tuple[Tensor, Tensor, float], batch_index: int) -> Tensor | None:
+    def training_step(self, batch: tuple[Any, ...], batch_index: int) -> Tensor | None:
         if self.captured is None:
             return self.loss(batch)
         self._batch = batch  # for optimizer_step, which is not inside Lightning's autocast
         return None
 
-    def loss(self, batch: tuple[Tensor, Tensor, float]) -> Tensor:
+    def loss(self, batch: tuple[Any, ...]) -> Tensor:
         """What a step lowers, summed over the members."""
-        x, target, share = batch
-        outcome: Outcome = self.ensemble(x, self.carried, with_cost=self.optimisation.price > 0)
+        x: Tensor = batch[0]
+        target: Tensor = batch[1]
+        lengths: Tensor | None = batch[2] if len(batch) > 3 else None  # (M, B)
+        share: float = batch[-1]
+        outcome: Outcome = self.ensemble(x, self.carried, lengths=lengths, with_cost=self.optimisation.price > 0)
         self.carry(outcome.state)
         errors = self.errors(outcome.prediction, target)  # (M,)
         rows = x.size(1) if share > 0 else 0  # a process that only takes part does not count
         with torch.no_grad():
             self.sums += torch.stack([errors.double() * rows, torch.full_like(self.sums[1], rows)])
         if outcome.cost is not None:
-            errors = errors + self.optimisation.price * outcome.cost.flatten(1).mean(1)
+            errors = errors + self.optimisation.price * mean_over_steps(outcome.cost, lengths)
         # A member's gradient comes from its own summand alone, so the sum trains each as if alone.
         return errors.sum() * share
 
@@ -133,17 +136,23 @@ class Task(pl.LightningModule):
         self._reading, self.carried = self.carried, None
         self._swap_averages()
 
-    def validation_step(self, batch: tuple[Tensor, Tensor], batch_index: int) -> None:
+    def validation_step(self, batch: Split, batch_index: int) -> None:
         self._totals.append(self.evaluate(*batch))
 
-    def evaluate(self, x: Tensor, target: Tensor, max_depth: int | None = None) -> Tensor:
-        """Sums over a batch that all members see, (4, M): of the metric, its summands, the depth, the sequences."""
-        x, target = (each.expand(self.ensemble.size, *each.shape) for each in (x, target))
-        outcome: Outcome = self.ensemble(x, self.carried, max_depth=max_depth)
+    def evaluate(
+        self, x: Tensor, target: Tensor, lengths: Tensor | None = None, *, max_depth: int | None = None
+    ) -> Tensor:
+        """Sums over a batch that all members see, (4, M): of the metric, its summands, the depth, the sequences, or
+        the steps where those differ in length."""
+        x, target, lengths = Split(x, target, lengths).map(
+            lambda each: each.expand(self.ensemble.size, *each.shape)
+        )
+        outcome: Outcome = self.ensemble(x, self.carried, lengths=lengths, max_depth=max_depth)
         self.carry(outcome.state)
         total, count = self.totals(outcome.prediction, target)
-        depth = outcome.depth.flatten(1).double().mean(1) * x.size(1)
-        return torch.stack([total, torch.full_like(total, count), depth, torch.full_like(total, x.size(1))])
+        cases = x.size(1) if lengths is None else int(lengths[0].sum())
+        depth = mean_over_steps(outcome.depth.double(), lengths) * cases
+        return torch.stack([total, torch.full_like(total, count), depth, torch.full_like(total, cases)])
 
     @torch.no_grad()
     def measure(
@@ -155,10 +164,11 @@ class Task(pl.LightningModule):
         self.carried = None
         self.eval()
         like = self.ensemble.stacked[0]
-        placed = (
-            tuple(each.to(like if each.is_floating_point() else like.device) for each in part) for part in parts
-        )
-        sums = [self.evaluate(x, target, max_depth) for x, target in placed]
+
+        def place(each: Tensor) -> Tensor:
+            return each.to(like if each.is_floating_point() else like.device)
+
+        sums = [self.evaluate(*Split(*part).map(place), max_depth=max_depth) for part in parts]
         self.ensemble.load(own)
         total, count, depth, cases = torch.stack(sums).sum(0)
         return self.figure(total / count).tolist(), (depth / cases).tolist()
@@ -207,6 +217,13 @@ class Task(pl.LightningModule):
         if self.averages:
             return dict(zip(self.ensemble.names, self.averages, strict=True))
         return self.ensemble.values()
+
+
+def mean_over_steps(values: Tensor, lengths: Tensor | None) -> Tensor:
+    """Each member's mean, (M,), of `values` (M, L, B, T) over the layers and over the steps that there are."""
+    if lengths is None:
+        return values.flatten(1).mean(1)
+    return values.flatten(1).sum(1) / (values.size(1) * lengths.sum(1))
 
 
 class Best:
@@ -258,17 +275,34 @@ class Regression(Task):
 
 
 class Classification(Task):
-    """Cross-entropy of the class of each sequence; its metric is the accuracy."""
+    """Cross-entropy of the class of each sequence; its metric is the accuracy.
+
+    Args:
+        class_weights: what an error on each class counts for, beside 1; a training's mean of them should be 1.
+    """
 
     metric = "accuracy"
     sign = -1
+
+    def __init__(
+        self,
+        members: Sequence[Model],
+        optimisation: Optimisation,
+        *,
+        class_weights: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__(members, optimisation)
+        self.class_weights = class_weights
 
     def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
         smoothing = self.optimisation.smoothing
         entropy = F.cross_entropy(
             prediction.flatten(0, 1), target.flatten(), reduction="none", label_smoothing=smoothing
-        )
-        return entropy.view(target.shape).mean(1)
+        ).view(target.shape)
+        if self.class_weights is not None:
+            # Not divided by the weights of this batch: then the parts of a batch would not add up to it.
+            entropy = entropy * entropy.new_tensor(self.class_weights)[target]
+        return entropy.mean(1)
 
     def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
         return (prediction.argmax(-1) == target).double().sum(1), target.size(1)
