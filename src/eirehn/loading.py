@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .files import RunError, read_json
-from .models import Network, SequenceModel
+from .models import Network, Scaling, SequenceModel
 
 KEPT = ("best", "last")
 
@@ -20,6 +20,9 @@ def load(
     run: str | os.PathLike[str], *, seed: int | None = None, which: str = "best", device: Any = "cpu"
 ) -> SequenceModel:
     """The trained model of a run folder, ready to use (in evaluation mode).
+
+    One that was trained on a file of your own takes and gives values in the units of that file, and `model.classes`
+    are the names of the classes its outputs stand for.
 
     Args:
         run: the folder that `eirehn train` or `eirehn reproduce` wrote.
@@ -37,6 +40,7 @@ def load(
         raise RunError(f"{folder} holds no trained model: it has no model.json")
     about = read_json(folder / "model.json")
     model = _blank(about, folder)
+    model.classes = tuple(about.get("classes", ()))
     index = _member(about, seed, folder)
     if which == "best" and about["best_score"][index] is None:
         raise RunError(
@@ -73,11 +77,18 @@ def read_values(path: Path) -> dict[str, torch.Tensor]:
 def _blank(about: Any, folder: Path) -> SequenceModel:
     try:
         network = Network(**about["network"])
+        scaling = None if about.get("scaling") is None else read_scaling(about["scaling"])
         if not len(about["seeds"]) == len(about["best_score"]) > 0:
             raise ValueError("seeds and best_score do not agree")
-        return SequenceModel(network, about["input_size"], about["output_size"], last=about["last"])
+        return SequenceModel(
+            network, about["input_size"], about["output_size"], last=about["last"], scaling=scaling
+        )
     except (KeyError, TypeError, ValueError) as error:
         raise RunError(f"{folder / 'model.json'} is damaged: {error!r}") from error
+
+
+def read_scaling(content: Mapping[str, Any]) -> Scaling:
+    return Scaling(**{name: tuple(float(value) for value in values) for name, values in content.items()})
 
 
 def _member(about: Any, seed: int | None, folder: Path) -> int:

@@ -229,6 +229,7 @@ class SequenceModel(nn.Module):
         self.output_size = positive_int("output_size", output_size)
         self.last = last
         self.scaling = scaling
+        self.classes: tuple[Any, ...] = ()  # what the outputs of a classification stand for, where that is known
         self.body = network.build(input_size)
         self.head = nn.Linear(network.output_size, output_size)
 
@@ -259,7 +260,8 @@ class SequenceModel(nn.Module):
         out, state, depth, cost = self.network.run(self.body, given, hx, **options)
         if lengths is not None:  # packing stops at the longest
             out, _ = pad_packed_sequence(out, True, total_length=x.size(1))
-            depth, cost = (None if each is None else _padded(each, x.size(1)) for each in (depth, cost))
+            depth = _padded(depth, x.size(1))
+            cost = None if cost is None else _padded(cost, x.size(1))
         prediction = self.head(self._pooled(out, lengths) if self.last else out)
         if self.scaling is not None:
             prediction = self.scaling.outputs(prediction)

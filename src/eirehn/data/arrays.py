@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 
-def padded(x: Sequence[npt.NDArray[Any]]) -> tuple[Tensor, Tensor]:
+def padded(x: Sequence[npt.NDArray[Any]], dtype: npt.DTypeLike = np.float32) -> tuple[Tensor, Tensor]:
     """Sequences (T, X), each T its own, as (N, T, X) with zeros at their ends, and their lengths (N,)."""
     lengths = [len(each) for each in x]
-    out = np.zeros((len(x), max(lengths), x[0].shape[1]), np.float32)
+    out = np.zeros((len(x), max(lengths), x[0].shape[1]), dtype)
     for row, each in zip(out, x, strict=True):
         row[: len(each)] = each
     return torch.from_numpy(out), torch.tensor(lengths)

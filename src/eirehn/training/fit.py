@@ -58,7 +58,7 @@ def _train(recipe: Recipe, run: RunFolder, tell: Callable[[Event], None], save_s
     task = make_task(recipe)
     history = History(run.metrics, recipe.seeds)
     saving = Saving(run.checkpoint, seconds=save_seconds, on_save=lambda task: export(task, recipe, run.path))
-    with _quiet(), seeded(recipe.seeds[0]):
+    with quiet(), seeded(recipe.seeds[0]):
         trainer = make_trainer(recipe, run.path, [history, saving, Telling(recipe.name, tell)])
         checkpoint = run.checkpoint if run.checkpoint.exists() else None
         trainer.fit(task, datamodule=Data(recipe, splits), ckpt_path=checkpoint)
@@ -77,14 +77,21 @@ def make_task(recipe: Recipe) -> Task:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             members.append(make_model(recipe))
-    task = TASKS[recipe.data.task](members, recipe.optimisation)
+    weights = getattr(recipe.data, "weights", None)
+    options: dict[str, Any] = {} if weights is None else {"class_weights": weights}
+    task = TASKS[recipe.data.task](members, recipe.optimisation, **options)
     task.capture = recipe.hardware.capture
     return task
 
 
 def make_model(recipe: Recipe) -> SequenceModel:
     data = recipe.data
-    return SequenceModel(recipe.network, data.input_size, data.output_size, last=data.task == "classification")
+    return SequenceModel(recipe.network, data.input_size, data.output_size, last=asks_once(data))
+
+
+def asks_once(data: Any) -> bool:
+    """Whether there is one target for each sequence, and not one for each of its steps."""
+    return bool(getattr(data, "last", data.task == "classification"))
 
 
 class Data(pl.LightningDataModule):
@@ -127,7 +134,8 @@ class Data(pl.LightningDataModule):
         return split.map(lambda each: each.to(device))
 
 
-def make_trainer(recipe: Recipe, folder: Path, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
+def make_trainer(recipe: Recipe, folder: Path | None, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
+    """Writes its logs to `folder`, or none."""
     hardware = recipe.hardware
     # Not Apple's GPU, which has no float64 for our sums, unless it is asked for.
     usual = "gpu" if torch.cuda.is_available() else "cpu"
@@ -138,7 +146,7 @@ def make_trainer(recipe: Recipe, folder: Path, callbacks: Sequence[pl.Callback])
         raise ValueError(f"hardware: {error}") from error
 
 
-def _trainer(recipe: Recipe, folder: Path, callbacks: Sequence[pl.Callback], accelerator: str) -> pl.Trainer:
+def _trainer(recipe: Recipe, folder: Path | None, callbacks: Sequence[pl.Callback], accelerator: str) -> pl.Trainer:
     hardware = recipe.hardware
     return pl.Trainer(
         accelerator=accelerator,
@@ -149,7 +157,7 @@ def _trainer(recipe: Recipe, folder: Path, callbacks: Sequence[pl.Callback], acc
         max_epochs=recipe.optimisation.epochs,
         callbacks=list(callbacks),
         plugins=[WholeFiles()],
-        logger=_loggers(folder),
+        logger=False if folder is None else _loggers(folder),
         default_root_dir=folder,
         enable_checkpointing=False,
         enable_progress_bar=False,
@@ -175,10 +183,14 @@ def export(task: Task, recipe: Recipe, folder: Path) -> None:
         "network": asdict(recipe.network),
         "input_size": data.input_size,
         "output_size": data.output_size,
-        "last": data.task == "classification",
+        "last": asks_once(data),
         "seeds": list(recipe.seeds),
         "best_score": task.best.score.tolist(),  # lower is better
     }
+    scaling = getattr(data, "scaling", None)
+    if scaling is not None:
+        description["scaling"] = asdict(scaling)
+        description["classes"] = list(data.classes)  # type: ignore[attr-defined]  # what has scaling has classes
     write_json(folder / "model.json", description)
 
 
@@ -207,7 +219,7 @@ def first_process() -> bool:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without Lightning's talk of what it found and its advice on data loaders."""
     loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "lightning_fabric")]
     levels = [logger.level for logger in loggers]

@@ -11,12 +11,13 @@ from typing import Any
 
 from ..checks import boolean
 from ..data.har import HarData
+from ..data.own import FileData
 from ..data.splits import Data
 from ..data.synthetic import SyntheticData
 from ..models import Network
 from .optimisation import Optimisation
 
-DATA: dict[str, type[Any]] = {each.kind: each for each in (SyntheticData, HarData)}
+DATA: dict[str, type[Any]] = {each.kind: each for each in (SyntheticData, HarData, FileData)}
 PRECISIONS = ("32-true", "64-true", "bf16-mixed")
 STRATEGIES = ("auto", "ddp")
 

@@ -22,8 +22,7 @@ class Division(NamedTuple):
 def divide(
     count: int, classes: Any, group: Any, part: Any, *, validation: float, test: float, seed: int
 ) -> Division:
-    """The shares `validation` and `test` of `count` sequences, drawn by `seed`; where `part` (N,) calls some of them
-    so, those.
+    """The shares `validation` and `test` of `count` sequences, drawn by `seed`, or those that `part` (N,) calls so.
 
     Sequences of one `group` (N,) stay together. Where there are `classes` (N,), each keeps its share in every part,
     and where there are groups too, every class is among those to train on.
@@ -34,7 +33,7 @@ def divide(
     random = np.random.default_rng(seed)
     for name, share in (("test", test), ("validation", validation / (1 - test) if part is None else validation)):
         if not len(known[name]):
-            known[name], rest = _hold_out(rest, share, classes, group, random)
+            known[name], rest = hold_out(rest, share, classes, group, random)
         if not len(known[name]):
             raise RunError(f"no sequences for {name} are left over: there are {count}")
     if not len(rest):
@@ -42,7 +41,8 @@ def divide(
     return Division(rest, known["validation"], known["test"])
 
 
-def _hold_out(rest: Indices, share: float, classes: Any, group: Any, random: Any) -> tuple[Indices, Indices]:
+def hold_out(rest: Indices, share: float, classes: Any, group: Any, random: Any) -> tuple[Indices, Indices]:
+    """A share of `rest`, and what is left of it; see `divide`."""
     if group is not None:
         out = _whole_groups(rest, share, classes, group[rest], random)
     elif classes is not None:

@@ -1,0 +1,12 @@
+"""Networks of elastic depth as scikit-learn estimators: fit, predict, clone, search, pipe."""
+
+try:
+    import sklearn  # noqa: F401
+except ImportError as error:
+    raise ImportError("eirehn.sklearn needs scikit-learn: pip install 'eirehn[sklearn]'") from error
+
+from .classifier import ElasticClassifier
+from .forecaster import ElasticForecaster
+from .regressor import ElasticRegressor
+
+__all__ = ["ElasticClassifier", "ElasticForecaster", "ElasticRegressor"]

@@ -1,0 +1,244 @@
+"""What classifier, regressor and forecaster share: their settings, their training, their files."""
+
+from __future__ import annotations
+
+import copy
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
+
+from ..checks import boolean, positive_int
+from ..data.splits import Split, Splits
+from ..models import Network, Outcome, Scaling, SequenceModel
+from ..training.optimisation import Optimisation
+from ..training.recipe import Hardware, Recipe
+from .cases import Cases, batches, channels, read_cases, steps
+
+AT_ONCE = 256
+"""Sequences that are predicted at once: memory does not grow with their number."""
+ACCELERATORS = {"auto": "auto", "cpu": "cpu", "cuda": "gpu", "gpu": "gpu"}
+
+
+class ElasticEstimator(BaseEstimator):
+    """Settings that all estimators have.
+
+    Args:
+        kind: EIREHN, SREHN, ACT, RHN, SRHN, LSTM or RNN.
+        hidden_size: units of a layer.
+        num_layers: layers, one above the other.
+        max_depth: inner steps of a time step, at most.
+        bidirectional: read each sequence both ways.
+        dropout: between layers.
+        price: price of depth: the higher, the fewer inner steps a time step takes.
+        epochs: passes over the sequences.
+        batch_size: sequences of a training step.
+        learning_rate: the largest; it rises over the first twentieth of the steps and falls to zero along a cosine.
+        weight_decay: decoupled from the gradient.
+        standardise: shift and scale each channel, and a number to be predicted, to mean 0 and deviation 1.
+        early_stopping: hold a share of the sequences out, keep the epoch that is best on them, and stop after
+            `patience` epochs without a better one.
+        validation_fraction: that share.
+        patience: see there.
+        members: networks trained together from different initial values, whose predictions are averaged.
+        random_state: an integer makes `fit` repeatable, to the bit on one machine.
+        device: cpu, cuda, or auto: the GPU if there is one.
+        verbose: show how far the training is.
+    """
+
+    def __init__(
+        self,
+        *,
+        kind: str = "EIREHN",
+        hidden_size: int = 32,
+        num_layers: int = 1,
+        max_depth: int = 5,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+        price: float = 0.0,
+        epochs: int = 100,
+        batch_size: int = 16,
+        learning_rate: float = 0.01,
+        weight_decay: float = 0.01,
+        standardise: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        patience: int = 10,
+        members: int = 1,
+        random_state: Any = None,
+        device: str = "auto",
+        verbose: bool = False,
+    ) -> None:
+        self.kind = kind
+        self.hidden_size = hidden_size
+        self.num_layers = num_layers
+        self.max_depth = max_depth
+        self.bidirectional = bidirectional
+        self.dropout = dropout
+        self.price = price
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.standardise = standardise
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.patience = patience
+        self.members = members
+        self.random_state = random_state
+        self.device = device
+        self.verbose = verbose
+
+    def depths(self, X: Any) -> Any:
+        """Inner steps taken at each time step, the mean over layers, directions and members: where a sequence needed
+        thought. (cases, time), or a list of (time,) where the sequences differ in length."""
+        cases = self._cases(X)
+        found: list[npt.NDArray[np.float64]] = []
+        for outcomes, lengths in self._outcomes(cases):
+            depth = torch.stack([each.depth.double().mean(0) for each in outcomes]).mean(0).cpu().numpy()  # (B, T)
+            ends = [depth.shape[1]] * len(depth) if lengths is None else lengths.tolist()
+            found += [row[:end] for row, end in zip(depth, ends, strict=True)]
+        return found if isinstance(cases, list) else np.stack(found)
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Writes the fitted estimator to one file, safetensors with a JSON header, whole or not at all."""
+        from .saving import write
+
+        check_is_fitted(self)
+        write(self, Path(path))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """The estimator that `save` wrote. Nothing in a file is run."""
+        from .saving import read
+
+        estimator: Self = read(cls, Path(path))
+        return estimator
+
+    def _network(self) -> Network:
+        sizes = {name: getattr(self, name) for name in ("hidden_size", "num_layers", "max_depth")}
+        return Network(
+            self.kind,
+            **{name: _whole(name, value) for name, value in sizes.items()},
+            bidirectional=bool(self.bidirectional),
+            dropout=self.dropout,
+        )
+
+    def _recipe(self, data: Any) -> Recipe:
+        if self.device not in ACCELERATORS:
+            raise ValueError(f"device must be one of {', '.join(ACCELERATORS)}, got {self.device!r}")
+        random = check_random_state(self.random_state)
+        seeds = random.choice(2**31 - 1, _whole("members", self.members), replace=False)
+        return Recipe(
+            name=type(self).__name__,
+            network=self._network(),
+            data=data,
+            optimisation=Optimisation(
+                epochs=_whole("epochs", self.epochs),
+                batch_size=_whole("batch_size", self.batch_size),
+                optimizer="adamw",
+                learning_rate=float(self.learning_rate),
+                schedule="cosine",
+                warmup=0.05,
+                weight_decay=float(self.weight_decay),
+                clip=1.0,
+                price=float(self.price),
+            ),
+            seeds=tuple(int(seed) for seed in seeds),
+            hardware=Hardware(accelerator=ACCELERATORS[self.device]),
+        )
+
+    def _train(self, data: Any, scaling: Scaling) -> list[SequenceModel]:
+        from ..training.memory import train_in_memory
+
+        with _display(boolean("verbose", bool(self.verbose))) as tell:
+            patience = _whole("patience", self.patience) if self.early_stopping else None
+            members = train_in_memory(self._recipe(data), patience=patience, tell=tell)
+        for member in members:
+            member.scaling = scaling
+        return members
+
+    def _held_out(self, count: int, classes: npt.NDArray[np.int64] | None) -> tuple[Any, Any]:
+        """The numbers of the sequences to train on, and of those to choose the epoch by."""
+        from ..data.own.splitting import hold_out
+
+        everything = np.arange(count)
+        if not self.early_stopping:
+            return everything, everything[:0]
+        share = self.validation_fraction
+        if not 0 < share < 1:
+            raise ValueError(f"validation_fraction must be above 0 and below 1, got {share!r}")
+        random = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
+        out, rest = hold_out(everything, share, classes, None, random)
+        if not len(out) or not len(rest):
+            raise ValueError(f"early_stopping needs sequences to hold out, got n_samples={count}")
+        return rest, out
+
+    def _cases(self, X: Any) -> Cases:
+        check_is_fitted(self)
+        cases = read_cases(self, X, reset=False)
+        if channels(cases) != self.n_channels_in_:
+            raise ValueError(
+                f"X has {channels(cases)} channels, but {type(self).__name__} is expecting {self.n_channels_in_} "
+                "channels as input"
+            )
+        return cases
+
+    def _outcomes(self, cases: Cases) -> Iterator[tuple[list[Outcome], Tensor | None]]:
+        """What each member makes of the sequences, some of them at a time."""
+        members, device = self._placed()
+        for x, lengths in batches(cases, AT_ONCE):
+            with torch.no_grad():
+                yield [member.run(x.to(device), lengths=lengths) for member in members], lengths
+
+    def _placed(self) -> tuple[Sequence[SequenceModel], str]:
+        on_gpu = self.device in ("cuda", "gpu") or (self.device == "auto" and torch.cuda.is_available())
+        if not on_gpu:
+            return self.members_, "cpu"
+        return [copy.deepcopy(member).to("cuda") for member in self.members_], "cuda"
+
+
+def splits_of(cases: Cases, target: Tensor, rows: Sequence[Any], scaling: Scaling) -> Splits:
+    """The sequences of each of `rows`, standardised; no validation data are no reason to fail."""
+    parts = []
+    for own in rows:
+        chosen = [cases[row] for row in own] if isinstance(cases, list) else cases[own]
+        parts.append(_split(chosen, target[torch.from_numpy(own)], scaling, channels(cases)))
+    return Splits(*parts, parts[-1])
+
+
+def _split(cases: Cases, target: Tensor, scaling: Scaling, width: int) -> Split:
+    if not len(cases):
+        return Split(torch.empty(0, 1, width), target)
+    ((x, lengths),) = batches(cases, len(cases))
+    return Split(scaling.inputs(x, torch.empty(0)), target, lengths)
+
+
+def input_moments(cases: Cases, standardise: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    from ..data.arrays import moments
+
+    return moments(steps(cases)) if standardise else ((0.0,) * channels(cases), (1.0,) * channels(cases))
+
+
+def _whole(name: str, value: Any) -> int:
+    """Also NumPy's integers, which a search of parameters gives."""
+    return positive_int(name, int(value) if isinstance(value, np.integer) else value)
+
+
+def _display(verbose: bool) -> AbstractContextManager[Callable[..., None] | None]:
+    if not verbose:
+        return nullcontext()
+    from rich.console import Console
+
+    from ..training.progress import Display
+
+    return Display(Console(stderr=True))

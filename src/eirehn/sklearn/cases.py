@@ -1,0 +1,101 @@
+"""What `fit` and `predict` are given, as sequences of numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_array, validate_data
+from torch import Tensor
+
+from ..data.arrays import padded
+
+Floats = npt.NDArray[Any]
+Cases = Floats | list[Floats]  # (N, T, X), or N of (T, X), each T its own
+
+
+def read_cases(estimator: BaseEstimator, X: Any, *, reset: bool) -> Cases:
+    """Sequences from an array (cases, time, channels), a table (cases, time) of one channel, or a list of sequences
+    (time, channels) or (time,) of any lengths."""
+    cases: Cases
+    if _is_ragged(X):
+        cases = [_sequence(each, index) for index, each in enumerate(X)]
+        channels = {each.shape[1] for each in cases}
+        if len(channels) > 1:
+            raise ValueError(f"X: all sequences must have as many channels, got {sorted(channels)}")
+    elif np.ndim(X) == 3 and not hasattr(X, "columns"):
+        _check_finite(X)
+        cases = check_array(X, allow_nd=True, dtype=(np.float64, np.float32), input_name="X", estimator=estimator)
+        if 0 in cases.shape:
+            raise ValueError(f"X: there must be cases, steps and channels, got {cases.shape}")
+    else:
+        table = validate_data(estimator, X, reset=reset, dtype=(np.float64, np.float32))
+        cases = table[:, :, None]
+    return cases
+
+
+def channels(cases: Cases) -> int:
+    return int(cases[0].shape[-1])
+
+
+def steps(cases: Cases) -> Floats:
+    """All steps of all sequences, (steps, X)."""
+    return (
+        np.concatenate(cases).astype(np.float64)
+        if isinstance(cases, list)
+        else cases.reshape(-1, cases.shape[2]).astype(np.float64)
+    )
+
+
+def batches(cases: Cases, size: int, dtype: npt.DTypeLike = np.float64) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """`size` sequences at a time, (B, T, X), with their lengths where these differ."""
+    for first in range(0, len(cases), size):
+        part = cases[first : first + size]
+        if isinstance(part, list):
+            yield padded(part, dtype)
+        else:
+            yield torch.from_numpy(np.array(part, dtype)), None
+
+
+def _is_ragged(X: Any) -> bool:
+    """Whether X is a collection of sequences that are arrays of their own, and not one array."""
+    if isinstance(X, np.ndarray):
+        return X.dtype == object and X.ndim == 1 and len(X) > 0 and np.ndim(X[0]) > 0
+    if not isinstance(X, (list, tuple)) or not len(X):
+        return False
+    if all(isinstance(each, np.ndarray) and each.ndim == 2 for each in X):
+        return True
+    try:
+        np.asarray(X)
+    except ValueError:  # of unequal lengths
+        return all(np.ndim(_first(each)) == 0 or np.ndim(_first(each)) == 1 for each in X)
+    return False
+
+
+def _first(each: Any) -> Any:
+    return each[0] if hasattr(each, "__getitem__") and len(each) else 0.0
+
+
+def _sequence(each: Any, index: int) -> Floats:
+    try:
+        array = np.asarray(each, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"X: sequence {index} must be numbers, (time, channels) or (time,): {error}") from None
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"X: sequence {index} must be (time, channels) or (time,), got {np.shape(each)}")
+    for step, channel in np.argwhere(~np.isfinite(array))[:1]:
+        raise ValueError(f"X contains NaN or infinity: sequence {index}, step {step}, column {channel}")
+    return array
+
+
+def _check_finite(X: Any) -> None:
+    """In words that say where; whatever else is wrong, scikit-learn says."""
+    if isinstance(X, np.ndarray) and X.dtype.kind == "f" and not np.isfinite(X).all():
+        row, step, channel = np.argwhere(~np.isfinite(X))[0]
+        raise ValueError(f"X contains NaN or infinity: sequence {row}, step {step}, column {channel}")

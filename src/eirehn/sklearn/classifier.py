@@ -1,0 +1,122 @@
+"""Classes of sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from sklearn.base import ClassifierMixin
+from sklearn.utils.class_weight import compute_class_weight
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_consistent_length, column_or_1d
+
+from ..models import Scaling
+from .base import ElasticEstimator, input_moments, splits_of
+from .cases import channels, read_cases
+
+
+class ElasticClassifier(ClassifierMixin, ElasticEstimator):
+    """Tells classes of sequences apart by a network of elastic depth.
+
+    `X` is (cases, time, channels), a table (cases, time) of one channel, or a list of sequences of any lengths.
+    All settings but this one are those of `ElasticEstimator`:
+
+    Args:
+        class_weight: what an error on each class counts: a mapping from class to weight, "balanced", so that each
+            class counts the same in all, or None.
+
+    >>> model = ElasticClassifier(hidden_size=32).fit(X, y)  # doctest: +SKIP
+    >>> model.predict_proba(X2)  # doctest: +SKIP
+    """
+
+    def __init__(
+        self,
+        *,
+        kind: str = "EIREHN",
+        hidden_size: int = 32,
+        num_layers: int = 1,
+        max_depth: int = 5,
+        bidirectional: bool = False,
+        dropout: float = 0.0,
+        price: float = 0.0,
+        epochs: int = 100,
+        batch_size: int = 16,
+        learning_rate: float = 0.01,
+        weight_decay: float = 0.01,
+        class_weight: Mapping[Any, float] | str | None = None,
+        standardise: bool = True,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        patience: int = 10,
+        members: int = 1,
+        random_state: Any = None,
+        device: str = "auto",
+        verbose: bool = False,
+    ) -> None:
+        super().__init__(
+            kind=kind,
+            hidden_size=hidden_size,
+            num_layers=num_layers,
+            max_depth=max_depth,
+            bidirectional=bidirectional,
+            dropout=dropout,
+            price=price,
+            epochs=epochs,
+            batch_size=batch_size,
+            learning_rate=learning_rate,
+            weight_decay=weight_decay,
+            standardise=standardise,
+            early_stopping=early_stopping,
+            validation_fraction=validation_fraction,
+            patience=patience,
+            members=members,
+            random_state=random_state,
+            device=device,
+            verbose=verbose,
+        )
+        self.class_weight = class_weight
+
+    def fit(self, X: Any, y: Any) -> Self:
+        """Trains on sequences `X` of the classes `y` (cases,)."""
+        from ..training.memory import Tensors
+
+        if y is None:
+            raise ValueError("This ElasticClassifier estimator requires y to be passed, but the target y is None")
+        cases = read_cases(self, X, reset=True)
+        y = column_or_1d(y, warn=True)
+        check_consistent_length(cases, y)
+        check_classification_targets(y)
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(f"there must be more than one class in y, got 1 class: {self.classes_[0]!r}")
+        self.n_channels_in_ = channels(cases)
+        scaling = Scaling(*input_moments(cases, self.standardise))
+        rows = self._held_out(len(cases), codes)
+        splits = splits_of(cases, torch.from_numpy(codes.astype(np.int64)), rows, scaling)
+        weights = self._weights(y[rows[0]])
+        data = Tensors(splits, "classification", len(self.classes_), weights=weights)
+        self.members_ = self._train(data, scaling)
+        return self
+
+    def _weights(self, y: npt.NDArray[Any]) -> list[float] | None:
+        """Of each class, such that their mean over `y` is 1."""
+        if self.class_weight is None:
+            return None
+        weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+        mean = weights[np.searchsorted(self.classes_, y)].mean()
+        return [float(weight) for weight in weights / mean]
+
+    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
+        """The chance of each of `classes_`, (cases, classes)."""
+        parts = []
+        for outcomes, _ in self._outcomes(self._cases(X)):
+            chances = [each.prediction.double().softmax(-1) for each in outcomes]
+            parts.append(torch.stack(chances).mean(0).cpu().numpy())
+        return np.concatenate(parts)
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:
+        """The most likely class of each sequence, (cases,)."""
+        return np.asarray(self.classes_[self.predict_proba(X).argmax(1)])

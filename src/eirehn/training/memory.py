@@ -1,0 +1,85 @@
+"""A training that leaves nothing on disk: from tensors to models."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import pytorch_lightning as pl
+
+from ..data.splits import Splits
+from ..models import SequenceModel
+from .checkpoints import seeded
+from .fit import Data, make_task, make_trainer, quiet
+from .modules import Task
+from .progress import Event, Telling
+from .recipe import Recipe
+
+
+@dataclass(frozen=True, eq=False)
+class Tensors:
+    """Data that is in memory, for a recipe that goes to no file."""
+
+    splits: Splits
+    task: str
+    output_size: int
+    last: bool = True
+    weights: Sequence[float] | None = None
+
+    kind: ClassVar[str] = "tensors"
+    augment = None
+
+    @property
+    def input_size(self) -> int:
+        return self.splits.train.x.size(-1)
+
+    def load(self) -> Splits:
+        return self.splits
+
+    def smaller(self, train: int) -> Tensors:
+        raise ValueError("data in memory are trained on as a whole")
+
+
+class Patience(pl.Callback):
+    """Ends a training when no member has been better for so many epochs."""
+
+    def __init__(self, epochs: int) -> None:
+        self.epochs = epochs
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
+        assert isinstance(task, Task)
+        if trainer.current_epoch - int(task.best.epoch.max()) >= self.epochs:
+            trainer.should_stop = True
+
+
+def train_in_memory(
+    recipe: Recipe, *, patience: int | None = None, tell: Callable[[Event], None] | None = None
+) -> list[SequenceModel]:
+    """The members of `recipe` trained on its data, each with the values of its best epoch on validation data, or of
+    its last where there are none."""
+    task = make_task(recipe)
+    callbacks: list[pl.Callback] = [] if patience is None else [Patience(patience)]
+    if tell is not None:
+        callbacks.append(Telling(recipe.name, tell))
+    with quiet(), seeded(recipe.seeds[0]):
+        trainer = make_trainer(recipe, None, callbacks)
+        _fit(trainer, task, Data(recipe, recipe.data.load()))
+    if diverged := [seed for seed, epoch in zip(recipe.seeds, task.best.epoch.tolist(), strict=True) if epoch < 0]:
+        raise ValueError(f"the training diverged (seeds {diverged}): choose a smaller learning rate")
+    task.ensemble.load(task.best.values)
+    return [task.ensemble.member(index).cpu().eval() for index in range(task.ensemble.size)]  # type: ignore[misc]
+
+
+def _fit(trainer: pl.Trainer, task: Task, data: Any) -> None:
+    """Lightning ends the process at Ctrl-C, deaf to a second one; a caller in a notebook means this call alone."""
+    main = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        trainer.fit(task, datamodule=data)
+    except SystemExit:
+        if main:
+            signal.signal(signal.SIGINT, handler)
+        raise KeyboardInterrupt from None
