@@ -99,8 +99,8 @@ class ElasticEstimator(BaseEstimator):
         self.verbose = verbose
 
     def depths(self, X: Any) -> Any:
-        """Inner steps taken at each time step, the mean over layers, directions and members: where a sequence needed
-        thought. (cases, time), or a list of (time,) where the sequences differ in length."""
+        """Where a sequence needed thought: the inner steps of each time step, their mean over layers, directions and
+        members. (cases, time), or a list of (time,) where the sequences differ in length."""
         cases = self._cases(X)
         found: list[npt.NDArray[np.float64]] = []
         for outcomes, lengths in self._outcomes(cases):
@@ -125,10 +125,11 @@ class ElasticEstimator(BaseEstimator):
         return estimator
 
     def _network(self) -> Network:
-        sizes = {name: getattr(self, name) for name in ("hidden_size", "num_layers", "max_depth")}
         return Network(
             self.kind,
-            **{name: _whole(name, value) for name, value in sizes.items()},
+            hidden_size=whole("hidden_size", self.hidden_size),
+            num_layers=whole("num_layers", self.num_layers),
+            max_depth=whole("max_depth", self.max_depth),
             bidirectional=bool(self.bidirectional),
             dropout=self.dropout,
         )
@@ -136,15 +137,14 @@ class ElasticEstimator(BaseEstimator):
     def _recipe(self, data: Any) -> Recipe:
         if self.device not in ACCELERATORS:
             raise ValueError(f"device must be one of {', '.join(ACCELERATORS)}, got {self.device!r}")
-        random = check_random_state(self.random_state)
-        seeds = random.choice(2**31 - 1, _whole("members", self.members), replace=False)
+        first = check_random_state(self.random_state).randint(2**31 - 1)
         return Recipe(
             name=type(self).__name__,
             network=self._network(),
             data=data,
             optimisation=Optimisation(
-                epochs=_whole("epochs", self.epochs),
-                batch_size=_whole("batch_size", self.batch_size),
+                epochs=whole("epochs", self.epochs),
+                batch_size=whole("batch_size", self.batch_size),
                 optimizer="adamw",
                 learning_rate=float(self.learning_rate),
                 schedule="cosine",
@@ -153,7 +153,7 @@ class ElasticEstimator(BaseEstimator):
                 clip=1.0,
                 price=float(self.price),
             ),
-            seeds=tuple(int(seed) for seed in seeds),
+            seeds=tuple(range(int(first), int(first) + whole("members", self.members))),
             hardware=Hardware(accelerator=ACCELERATORS[self.device]),
         )
 
@@ -161,7 +161,7 @@ class ElasticEstimator(BaseEstimator):
         from ..training.memory import train_in_memory
 
         with _display(boolean("verbose", bool(self.verbose))) as tell:
-            patience = _whole("patience", self.patience) if self.early_stopping else None
+            patience = whole("patience", self.patience) if self.early_stopping else None
             members = train_in_memory(self._recipe(data), patience=patience, tell=tell)
         for member in members:
             member.scaling = scaling
@@ -213,7 +213,8 @@ def splits_of(cases: Cases, target: Tensor, rows: Sequence[Any], scaling: Scalin
     for own in rows:
         chosen = [cases[row] for row in own] if isinstance(cases, list) else cases[own]
         parts.append(_split(chosen, target[torch.from_numpy(own)], scaling, channels(cases)))
-    return Splits(*parts, parts[-1])
+    train, validation = parts
+    return Splits(train, validation, validation)
 
 
 def _split(cases: Cases, target: Tensor, scaling: Scaling, width: int) -> Split:
@@ -229,7 +230,7 @@ def input_moments(cases: Cases, standardise: bool) -> tuple[tuple[float, ...], t
     return moments(steps(cases)) if standardise else ((0.0,) * channels(cases), (1.0,) * channels(cases))
 
 
-def _whole(name: str, value: Any) -> int:
+def whole(name: str, value: Any) -> int:
     """Also NumPy's integers, which a search of parameters gives."""
     return positive_int(name, int(value) if isinstance(value, np.integer) else value)
 

@@ -22,16 +22,18 @@ def read_cases(estimator: BaseEstimator, X: Any, *, reset: bool) -> Cases:
     """Sequences from an array (cases, time, channels), a table (cases, time) of one channel, or a list of sequences
     (time, channels) or (time,) of any lengths."""
     cases: Cases
+    if isinstance(X, Tensor):
+        X = X.numpy(force=True)
     if _is_ragged(X):
         cases = [_sequence(each, index) for index, each in enumerate(X)]
         channels = {each.shape[1] for each in cases}
         if len(channels) > 1:
             raise ValueError(f"X: all sequences must have as many channels, got {sorted(channels)}")
-    elif np.ndim(X) == 3 and not hasattr(X, "columns"):
+    elif isinstance(X, (np.ndarray, list, tuple)) and np.ndim(X) == 3:
         _check_finite(X)
+        if 0 in np.shape(X):
+            raise ValueError(f"X: there must be cases, steps and channels, got {np.shape(X)}")
         cases = check_array(X, allow_nd=True, dtype=(np.float64, np.float32), input_name="X", estimator=estimator)
-        if 0 in cases.shape:
-            raise ValueError(f"X: there must be cases, steps and channels, got {cases.shape}")
     else:
         table = validate_data(estimator, X, reset=reset, dtype=(np.float64, np.float32))
         cases = table[:, :, None]

@@ -109,6 +109,12 @@ class ElasticClassifier(ClassifierMixin, ElasticEstimator):
         mean = weights[np.searchsorted(self.classes_, y)].mean()
         return [float(weight) for weight in weights / mean]
 
+    def check_loaded(self) -> None:
+        """That what a file says fits together."""
+        channels, outputs = self.members_[0].input_size, self.members_[0].output_size
+        if self.n_channels_in_ != channels or self.classes_.shape != (outputs,):
+            raise ValueError("the network has other sizes than the estimator")
+
     def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
         """The chance of each of `classes_`, (cases, classes)."""
         parts = []
@@ -119,4 +125,5 @@ class ElasticClassifier(ClassifierMixin, ElasticEstimator):
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """The most likely class of each sequence, (cases,)."""
-        return np.asarray(self.classes_[self.predict_proba(X).argmax(1)])
+        likely = self.predict_proba(X).argmax(1)
+        return np.asarray(self.classes_[likely])

@@ -51,11 +51,17 @@ class ElasticRegressor(RegressorMixin, ElasticEstimator):
         self.members_ = self._train(Tensors(splits, "regression", target.shape[1]), scaling)
         return self
 
+    def check_loaded(self) -> None:
+        """That what a file says fits together."""
+        channels, outputs = self.members_[0].input_size, self.members_[0].output_size
+        if self.n_channels_in_ != channels or self.single_ not in (False, outputs == 1):
+            raise ValueError("the network has other sizes than the estimator")
+
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """(cases,), or (cases, outputs) where `y` was."""
         parts = []
         for outcomes, _ in self._outcomes(self._cases(X)):
             mean = torch.stack([each.prediction.double() for each in outcomes]).mean(0)
             parts.append(mean.cpu().numpy())
-        found = np.concatenate(parts)
+        found: npt.NDArray[np.float64] = np.concatenate(parts)
         return found[:, 0] if self.single_ else found
