@@ -137,7 +137,8 @@ def reproduce(given: list[str]) -> None:
 
 
 def train(given: list[str]) -> None:
-    """Trains one recipe; every field of it is a flag, and a YAML file may hold any of them."""
+    """Trains one recipe; every field of it is a flag, and a YAML file may hold any of them. `--data FILE` is short
+    for `--data.path FILE`."""
     from .recipes import find
     from .training.fit import first_process
     from .training.fit import train as carry_out
@@ -148,6 +149,7 @@ def train(given: list[str]) -> None:
     parser.add_argument("--recipe", type=str | None, help="start from a recipe of `eirehn recipes`")
     parser.add_argument("--config", action="config", help="YAML file with any fields of a recipe")
     parser.add_argument("--out", type=Path | None, help="the run's folder; default runs/NAME")
+    given = _with_path(given)
     named = _value_of("--recipe", given)
     start = Recipe() if named is None else find(named)
     kind = _data_kind(given) or start.data.kind
@@ -297,6 +299,20 @@ def _value_of(flag: str, given: Sequence[str]) -> str | None:
     return None
 
 
+def _with_path(given: Sequence[str]) -> list[str]:
+    """`--data FILE` written out."""
+    from .data.own.files import LAYOUTS
+
+    words = list(given)
+    for index, word in enumerate(words):
+        following = words[index + 1] if index + 1 < len(words) else ""
+        if word == "--data" and Path(following).suffix.lower() in LAYOUTS:
+            words[index] = "--data.path"
+        elif word.startswith("--data=") and Path(word).suffix.lower() in LAYOUTS:
+            words[index] = f"--data.path={word.partition('=')[2]}"
+    return words
+
+
 def _data_kind(given: Sequence[str]) -> str | None:
     """The kind of data the flags or the YAML file name, on which it depends what other flags there are."""
     import yaml  # type: ignore[import-untyped,unused-ignore]  # it has no types, unless stubs are installed
@@ -312,12 +328,14 @@ def _data_kind(given: Sequence[str]) -> str | None:
 
 
 def _recipe(asked: Any) -> Recipe:
-    from dataclasses import fields
+    from dataclasses import fields, replace
 
+    from .data.own import FileData
     from .training.recipe import Recipe
 
     content = asked.as_dict()
-    return Recipe.from_dict({field.name: content[field.name] for field in fields(Recipe)})
+    recipe = Recipe.from_dict({field.name: content[field.name] for field in fields(Recipe)})
+    return replace(recipe, data=recipe.data.pinned()) if isinstance(recipe.data, FileData) else recipe
 
 
 def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ..checks import nearest
 from ..training.recipe import Recipe
-from . import har, synthetic
+from . import har, own, synthetic
 
 
 def recipes() -> dict[str, Recipe]:
     """All recipes by name."""
-    return {recipe.name: recipe for recipe in (*synthetic.recipes(), *har.recipes())}
+    return {recipe.name: recipe for recipe in (*synthetic.recipes(), *har.recipes(), *own.recipes())}
 
 
 def find(name: str) -> Recipe:

@@ -38,6 +38,7 @@ class ElasticEstimator(BaseEstimator):
         num_layers: layers, one above the other.
         max_depth: inner steps of a time step, at most.
         bidirectional: read each sequence both ways.
+        pooling: what the answer is told from: the "mean" of the outputs over time, or the "last" one.
         dropout: between layers.
         price: price of depth: the higher, the fewer inner steps a time step takes.
         epochs: passes over the sequences.
@@ -63,6 +64,7 @@ class ElasticEstimator(BaseEstimator):
         num_layers: int = 1,
         max_depth: int = 5,
         bidirectional: bool = False,
+        pooling: str = "mean",
         dropout: float = 0.0,
         price: float = 0.0,
         epochs: int = 100,
@@ -83,6 +85,7 @@ class ElasticEstimator(BaseEstimator):
         self.num_layers = num_layers
         self.max_depth = max_depth
         self.bidirectional = bidirectional
+        self.pooling = pooling
         self.dropout = dropout
         self.price = price
         self.epochs = epochs
@@ -99,7 +102,7 @@ class ElasticEstimator(BaseEstimator):
         self.verbose = verbose
 
     def depths(self, X: Any) -> Any:
-        """Where a sequence needed thought: the inner steps of each time step, their mean over layers, directions and
+        """Where a sequence needed thought: the inner steps of each time step, a mean over layers, directions and
         members. (cases, time), or a list of (time,) where the sequences differ in length."""
         cases = self._cases(X)
         found: list[npt.NDArray[np.float64]] = []
@@ -131,6 +134,7 @@ class ElasticEstimator(BaseEstimator):
             num_layers=whole("num_layers", self.num_layers),
             max_depth=whole("max_depth", self.max_depth),
             bidirectional=bool(self.bidirectional),
+            pooling=self.pooling,
             dropout=self.dropout,
         )
 

@@ -146,7 +146,7 @@ class FileData:
     def pinned(self) -> FileData:
         """With a path that holds in every folder, and for this very content of the file."""
         path = self._path().resolve()
-        return dataclasses.replace(self, path=str(path), sha256=_checksum(path))
+        return dataclasses.replace(self, path=str(path), sha256=self.sha256 or _checksum(path))
 
     def _path(self) -> Path:
         if not self.path:

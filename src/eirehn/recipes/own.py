@@ -1,0 +1,28 @@
+"""A user's own sequences: settings that do well on small data without a search."""
+
+from __future__ import annotations
+
+from ..data.own import FileData
+from ..models import Network
+from ..training.optimisation import Optimisation
+from ..training.recipe import Recipe
+
+NETWORK = Network("EIREHN", 32, max_depth=5, pooling="mean")
+OPTIMISATION = Optimisation(
+    epochs=100,
+    batch_size=16,
+    optimizer="adamw",
+    learning_rate=0.01,
+    schedule="cosine",
+    warmup=0.05,
+    weight_decay=0.01,
+    clip=1.0,
+)
+SEEDS = (0, 1, 2)
+
+
+def recipes() -> list[Recipe]:
+    return [
+        Recipe("classify", NETWORK, FileData(), OPTIMISATION, SEEDS),
+        Recipe("regress", NETWORK, FileData(task="regression"), OPTIMISATION, SEEDS),
+    ]
