@@ -194,12 +194,12 @@ class Scaling:
     target_scale: tuple[float, ...] = (1.0,)
 
     def inputs(self, x: Tensor, like: Tensor) -> Tensor:
-        # In double precision: a small change of a large number is lost otherwise.
+        # In double precision, as are the outputs: a small change of a large number is lost otherwise.
         return ((x.double() - _double(self.mean, x)) / _double(self.scale, x)).to(like.dtype)
 
     def outputs(self, prediction: Tensor) -> Tensor:
         scale, mean = (_double(each, prediction) for each in (self.target_scale, self.target_mean))
-        return (prediction.double() * scale + mean).to(prediction.dtype)
+        return prediction.double() * scale + mean
 
 
 def _double(values: tuple[float, ...], like: Tensor) -> Tensor:

@@ -1,0 +1,262 @@
+"""Estimators as users put them to work."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import joblib
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from toys import LEARN, QUICK, sequences, signs
+
+import eirehn.sklearn.base
+from eirehn.sklearn import ElasticClassifier, ElasticForecaster, ElasticRegressor
+
+
+def test_classes_of_sequences_of_any_length() -> None:
+    x, others = sequences(120), sequences(60, seed=1)
+    model = ElasticClassifier(**LEARN).fit(x, signs(x))
+    assert model.score(others, signs(others)) > 0.9
+    chances = model.predict_proba(others)
+    np.testing.assert_allclose(chances.sum(1), 1.0, rtol=1e-12)
+    assert (model.classes_[chances.argmax(1)] == model.predict(others)).all()
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("pooling", ["mean", "last"])
+@pytest.mark.parametrize("kind", ["EIREHN", "LSTM"])
+def test_each_sequence_gives_what_it_gives_alone(kind: str, pooling: str, bidirectional: bool) -> None:
+    x = sequences()
+    settings = {**QUICK, "kind": kind, "pooling": pooling, "bidirectional": bidirectional, "members": 2}
+    model = ElasticClassifier(**settings).fit(x, signs(x))
+    together, depths = model.predict_proba(x), model.depths(x)
+    for row, each in enumerate(x):
+        np.testing.assert_allclose(model.predict_proba(each[None]), together[row : row + 1], rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(model.depths(each[None])[0], depths[row])
+        assert len(depths[row]) == len(each)
+
+
+def test_numbers_in_their_own_units() -> None:
+    x, others = sequences(150), sequences(50, seed=1)
+    y, truth = ([1e4 * each[:, 0].mean() for each in part] for part in (x, others))
+    model = ElasticRegressor(**LEARN).fit(x, y)
+    assert model.score(others, truth) > 0.8
+    assert model.predict(others).shape == (50,)
+    several = ElasticRegressor(**QUICK).fit(x, np.stack([y, y], 1)).predict(others)
+    assert several.shape == (50, 2)
+
+
+def test_a_number_does_not_depend_on_the_units() -> None:
+    """Channels and targets in other units give the same answers in those."""
+    x = sequences(40, equal=True)
+    y = np.array([each[:, 0].mean() for each in x])
+    stack = np.stack(x)
+    plain = ElasticRegressor(**QUICK).fit(stack, y).predict(stack)
+    other = (
+        ElasticRegressor(**QUICK)
+        .fit(stack * [1e-6, 1e3] + [7.0, 0.0], y * 1e-8 - 3)
+        .predict(stack * [1e-6, 1e3] + [7.0, 0.0])
+    )
+    np.testing.assert_allclose((other + 3) * 1e8, plain, rtol=1e-2)
+
+
+def test_one_array_a_list_and_a_table_are_one() -> None:
+    x = sequences(equal=True)
+    y = signs(x)
+    model = ElasticClassifier(**QUICK).fit(np.stack(x), y)
+    expected = model.predict_proba(np.stack(x))
+    for same in (
+        x,
+        tuple(x),
+        torch.from_numpy(np.stack(x)),
+        np.stack(x).tolist(),
+        np.array([*x, None], object)[:-1],
+    ):
+        np.testing.assert_allclose(model.predict_proba(same), expected, rtol=1e-5, atol=1e-7)
+    table = np.stack(x)[:, :, 0]
+    one = ElasticClassifier(**QUICK).fit(table, y)
+    for same in (table[:, :, None], list(table[:, :, None])):
+        np.testing.assert_allclose(one.predict_proba(same), one.predict_proba(table), rtol=1e-5, atol=1e-7)
+    uneven = [[1.0, 2.0], [3.0, 4.0, 5.0]]
+    assert one.predict(uneven).shape == (2,)
+
+
+def test_the_same_random_state_the_same_bits() -> None:
+    x = sequences()
+    y = signs(x)
+    one, again = (ElasticClassifier(**QUICK).fit(x, y).predict_proba(x) for _ in range(2))
+    np.testing.assert_array_equal(one, again)
+    other = ElasticClassifier(**{**QUICK, "random_state": 1}).fit(x, y).predict_proba(x)
+    assert not np.allclose(one, other)
+
+
+def test_the_callers_random_numbers_are_left_alone() -> None:
+    x = sequences()
+    np.random.seed(3)  # noqa: NPY002
+    torch.manual_seed(3)
+    expected = np.random.rand(), torch.rand(1)  # noqa: NPY002
+    np.random.seed(3)  # noqa: NPY002
+    torch.manual_seed(3)
+    ElasticClassifier(**QUICK).fit(x, signs(x))
+    assert (np.random.rand(), torch.rand(1)) == expected  # noqa: NPY002
+
+
+def test_predictions_come_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many sequences at a time as are asked for, with the same answers."""
+    x = sequences()
+    model = ElasticClassifier(**QUICK).fit(x, signs(x))
+    whole = model.predict_proba(x)
+    monkeypatch.setattr(eirehn.sklearn.base, "AT_ONCE", 7)
+    seen = []
+    run = type(model.members_[0]).run
+
+    def watched(self: Any, x: Any, **options: Any) -> Any:
+        seen.append(len(x))
+        return run(self, x, **options)
+
+    monkeypatch.setattr(type(model.members_[0]), "run", watched)
+    np.testing.assert_allclose(model.predict_proba(x), whole, rtol=1e-5, atol=1e-6)
+    assert seen == [7, 7, 7, 7, 2]
+
+
+def test_members_are_averaged() -> None:
+    x = sequences()
+    model = ElasticClassifier(**QUICK, members=3).fit(x, signs(x))
+    together = model.predict_proba(x)
+    chances = []
+    for member in list(model.members_):
+        model.members_ = [member]
+        chances.append(model.predict_proba(x))
+    np.testing.assert_allclose(together, np.mean(chances, 0), rtol=1e-12)
+    assert not np.allclose(chances[0], chances[1])
+
+
+def test_clone_search_pipeline_and_jobs() -> None:
+    x = sequences(24, equal=True)
+    y, stack = signs(x), np.stack(x)
+    model = clone(ElasticClassifier(**QUICK))
+    search = GridSearchCV(model, {"hidden_size": np.array([3, 5]), "members": [1, 2]}, cv=2).fit(x, y)
+    assert search.best_params_["hidden_size"] in (3, 5)
+    assert search.predict(x).shape == (24,)
+    pipe = make_pipeline(StandardScaler(), ElasticRegressor(**QUICK))
+    assert pipe.fit(stack[:, :, 0], stack[:, 0, 1]).predict(stack[:, :, 0]).shape == (24,)
+    expected = cross_val_score(model, stack, y, cv=2)
+    with joblib.parallel_backend("threading"):
+        np.testing.assert_array_equal(cross_val_score(model, stack, y, cv=2, n_jobs=2), expected)
+
+
+@pytest.mark.slow
+def test_jobs_in_processes() -> None:
+    x = np.stack(sequences(24, equal=True))
+    model = ElasticClassifier(**QUICK)
+    expected = cross_val_score(model, x, signs(list(x)), cv=2)
+    np.testing.assert_array_equal(cross_val_score(model, x, signs(list(x)), cv=2, n_jobs=2), expected)
+
+
+def test_early_stopping() -> None:
+    """Sequences are held out, the best epoch on them is kept, and a training that gets no better ends."""
+    x = sequences(60)
+    settings = {**LEARN, "epochs": 500, "learning_rate": 0.05, "patience": 3, "early_stopping": True}
+    model = ElasticClassifier(**settings, validation_fraction=0.25).fit(x, signs(x))
+    assert model.score(x, signs(x)) > 0.8
+    with pytest.raises(ValueError, match="validation_fraction must be above 0"):
+        ElasticClassifier(**{**settings, "validation_fraction": 0.0}).fit(x, signs(x))
+
+
+def test_weights_of_classes_move_the_answer() -> None:
+    random = np.random.default_rng(0)
+    x = random.normal(size=(120, 3))
+    y = (random.random(120) < 0.2).astype(int)  # nothing to learn but how frequent a class is
+    settings = {**LEARN, "hidden_size": 4, "epochs": 6}
+    shares = {}
+    for weight in (None, "balanced", {0: 1.0, 1: 100.0}):
+        model = ElasticClassifier(**settings, class_weight=weight).fit(x, y)
+        shares[str(weight)] = model.predict_proba(x)[:, 1].mean()
+    assert shares["None"] < 0.35
+    assert 0.35 < shares["balanced"] < 0.65
+    assert shares["{0: 1.0, 1: 100.0}"] > 0.65
+
+
+def test_depth_is_cheaper_at_a_price() -> None:
+    x = sequences(60, equal=True)
+    settings = {**LEARN, "learning_rate": 0.03}
+    free, dear = (ElasticClassifier(**settings, price=price).fit(x, signs(x)) for price in (0.0, 0.5))
+    assert np.mean(dear.depths(x)) < np.mean(free.depths(x)) - 0.1
+    assert free.depths(np.stack(x)).shape == (60, 6)
+
+
+def nan_at(row: int, step: int, column: int) -> list[np.ndarray]:
+    x = sequences(equal=True)
+    x[row][step, column] = np.nan
+    return x
+
+
+@pytest.mark.parametrize(
+    ("x", "message"),
+    [
+        (nan_at(3, 2, 1), "sequence 3, step 2, column 1"),
+        (np.stack(nan_at(3, 2, 1)), "sequence 3, step 2, column 1"),
+        ([*sequences(29), np.zeros((4, 3))], r"as many channels, got \[2, 3\]"),
+        ([*sequences(29), np.zeros((0, 2))], r"sequence 29 must be"),
+        ([*sequences(29), np.array([["a", "b"]])], r"sequence 29 must be numbers"),
+        (np.zeros((30, 0, 2)), "there must be cases, steps and channels"),
+        (np.zeros((30, 2, 2, 2)), "dim|expected"),
+        (sequences(29), "inconsistent numbers of samples"),
+    ],
+)
+def test_sequences_that_are_none(x: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        ElasticClassifier(**QUICK).fit(x, signs(sequences()))
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"kind": "GRU"},
+        {"hidden_size": 0},
+        {"epochs": -1},
+        {"learning_rate": 0.0},
+        {"device": "abacus"},
+        {"members": 0},
+        {"pooling": "max"},
+    ],
+)
+def test_wrong_settings(settings: dict[str, Any]) -> None:
+    x = sequences()
+    (name,) = settings
+    with pytest.raises(ValueError, match=name):
+        ElasticClassifier(**{**QUICK, **settings}).fit(x, signs(x))
+
+
+def test_other_channels_than_fitted() -> None:
+    x = sequences()
+    model = ElasticClassifier(**QUICK).fit(x, signs(x))
+    with pytest.raises(ValueError, match="X has 1 channels, but ElasticClassifier is expecting 2"):
+        model.predict([each[:, :1] for each in x])
+
+
+def test_a_training_that_diverges_says_so() -> None:
+    x = sequences()
+    settings = {**QUICK, "learning_rate": 1e30, "weight_decay": 1e30}
+    with pytest.raises(ValueError, match="diverged"):
+        ElasticClassifier(**settings).fit(x, signs(x))
+
+
+def test_without_scikit_learn() -> None:
+    code = "import sys; sys.modules['sklearn'] = None; import eirehn; import eirehn.sklearn"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert "eirehn.sklearn needs scikit-learn: pip install 'eirehn[sklearn]'" in done.stderr
+
+
+def test_settings_are_the_same_for_all() -> None:
+    shared = set(eirehn.sklearn.base.ElasticEstimator().get_params())
+    assert set(ElasticRegressor().get_params()) == shared
+    assert set(ElasticClassifier().get_params()) == shared | {"class_weight"}
+    assert set(ElasticForecaster().get_params()) == shared | {"strategy", "horizon", "window", "season"}
