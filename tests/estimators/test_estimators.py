@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from typing import Any
 
 import joblib
@@ -163,9 +164,14 @@ def test_jobs_in_processes() -> None:
 def test_early_stopping() -> None:
     """Sequences are held out, the best epoch on them is kept, and a training that gets no better ends."""
     x = sequences(60)
-    settings = {**LEARN, "epochs": 500, "learning_rate": 0.05, "patience": 3, "early_stopping": True}
+    settings = {**LEARN, "epochs": 500, "learning_rate": 0.05, "patience": 5, "early_stopping": True}
+    start = time.monotonic()
     model = ElasticClassifier(**settings, validation_fraction=0.25).fit(x, signs(x))
+    stopped = time.monotonic() - start
     assert model.score(x, signs(x)) > 0.8
+    start = time.monotonic()
+    ElasticClassifier(**{**settings, "epochs": 100, "early_stopping": False}).fit(x, signs(x))
+    assert stopped < 2 * (time.monotonic() - start)
     with pytest.raises(ValueError, match="validation_fraction must be above 0"):
         ElasticClassifier(**{**settings, "validation_fraction": 0.0}).fit(x, signs(x))
 

@@ -107,5 +107,5 @@ def test_a_model_in_its_users_units() -> None:
     x = torch.randn(2, 5, 2).double()
     seen = raw(x * torch.tensor([1e-3, 5.0]) + torch.tensor([1e9, -2.0]).double())
     raw.scaling = None
-    expected = raw(x.float()) * torch.tensor([2.0, 3.0, 4.0]) + torch.tensor([10.0, 20.0, 30.0])
+    expected = raw(x.float()).double() * torch.tensor([2.0, 3.0, 4.0]) + torch.tensor([10.0, 20.0, 30.0])
     torch.testing.assert_close(seen, expected, rtol=1e-3, atol=1e-3)

@@ -44,14 +44,14 @@ class Tensors:
 
 
 class Patience(pl.Callback):
-    """Ends a training when no member has been better for so many epochs."""
+    """Ends a training when no member has been better for so many epochs, the learning rate's rise not counted."""
 
-    def __init__(self, epochs: int) -> None:
-        self.epochs = epochs
+    def __init__(self, epochs: int, rise: int) -> None:
+        self.epochs, self.rise = epochs, rise
 
     def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
         assert isinstance(task, Task)
-        if trainer.current_epoch - int(task.best.epoch.max()) >= self.epochs:
+        if trainer.current_epoch - max(self.rise, int(task.best.epoch.max())) >= self.epochs:
             trainer.should_stop = True
 
 
@@ -61,7 +61,8 @@ def train_in_memory(
     """The members of `recipe` trained on its data, each with the values of its best epoch on validation data, or of
     its last where there are none."""
     task = make_task(recipe)
-    callbacks: list[pl.Callback] = [] if patience is None else [Patience(patience)]
+    rise = int(recipe.optimisation.warmup * recipe.optimisation.epochs)
+    callbacks: list[pl.Callback] = [] if patience is None else [Patience(patience, rise)]
     if tell is not None:
         callbacks.append(Telling(recipe.name, tell))
     with quiet(), seeded(recipe.seeds[0]):
