@@ -28,7 +28,7 @@ def motions() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 
 def test_the_estimator(motions: tuple[np.ndarray, ...]) -> None:
     x, y, x_test, y_test = motions
-    model = ElasticClassifier(members=3, random_state=0, device="cpu").fit(x, y)
+    model = ElasticClassifier(members=5, random_state=0, device="cpu").fit(x, y)
     assert model.score(x_test, y_test) >= 0.95
     assert model.depths(x_test).shape == (40, 100)
 
