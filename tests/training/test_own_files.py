@@ -1,0 +1,150 @@
+"""A training on a user's own file: the command line, the model it leaves, and being stopped."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from test_resume import StopAt, same, train_with_stops
+
+import eirehn
+from eirehn.cli import main
+from eirehn.data.own import FileData
+from eirehn.files import read_json
+from eirehn.recipes import find
+from eirehn.training import fit
+from eirehn.training.folder import RunFolder
+from eirehn.training.recipe import Hardware, Recipe
+
+
+@pytest.fixture
+def ragged(tmp_path: Path) -> Path:
+    """40 sequences of 3 to 6 steps and two channels, around 50 and −3; what follows them is not a number."""
+    random = np.random.default_rng(0)
+    lengths, shifts = random.integers(3, 7, 40), random.choice([-6.0, 6.0], 40)
+    x = random.normal([50.0, -3.0], [5.0, 0.1], (40, 6, 2)) + shifts[:, None, None] * [1.0, 0.0]
+    for row, length in enumerate(lengths):
+        x[row, length:] = np.nan
+    path = tmp_path / "my.npz"
+    np.savez(path, X=x, y=np.where(shifts > 0, "above", "below"), lengths=lengths, level=1000.0 + shifts)
+    return path
+
+
+SMALL = ["--network.hidden_size", "5", "--network.max_depth", "2", "--hardware.accelerator", "cpu"]
+
+
+def trained(folder: Path, *words: str) -> list[str]:
+    """A command that trains in `folder`, in words."""
+    return ["train", *words, *SMALL, "--seeds", "[0,1]", "--out", str(folder)]
+
+
+def test_classify(ragged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    weights = ["--data.class_weights", "balanced"]
+    words = trained(run, "--recipe", "classify", "--data", str(ragged), "--optimisation.epochs", "8", *weights)
+    assert main(words) == 0
+    assert main(["evaluate", str(run)]) == 0
+    shown = capsys.readouterr().out
+    result = read_json(run / "result.json")
+    for seed, value in enumerate(result["values"]):
+        assert f"seed {seed}: accuracy {value:.6g}" in shown
+    check_model(run, ragged, result["values"])
+    assert main(words) == 0  # ended: not trained again
+    assert read_json(run / "result.json") == result
+
+
+def check_model(run: Path, path: Path, values: list[float]) -> None:
+    """`eirehn.load` gives a model of the file's own units, sequence by sequence."""
+    data = RunFolder(run).recipe().data
+    assert isinstance(data, FileData)
+    assert Path(data.path) == path.resolve()
+    with np.load(path) as file:
+        x, y, lengths = file["X"], file["y"], file["lengths"]
+    for index, expected in enumerate(values):
+        model = eirehn.load(run, seed=index)
+        assert model.classes == ("above", "below")
+        right = []
+        for row in data.division.test:
+            with torch.no_grad():
+                answer = model(torch.from_numpy(x[row : row + 1, : lengths[row]])).argmax(-1)
+            right.append(model.classes[int(answer)] == y[row])
+        assert np.mean(right) == pytest.approx(expected)
+
+
+def test_regress(ragged: Path, tmp_path: Path) -> None:
+    """The error is in units of the target's deviation, the model's answers in the file's own."""
+    run = tmp_path / "run"
+    words = trained(
+        run, "--recipe=regress", f"--data={ragged}", "--data.target", "level", "--optimisation.epochs=8"
+    )
+    assert main(words) == 0
+    data = RunFolder(run).recipe().data
+    assert isinstance(data, FileData)
+    rows = data.division.test
+    with np.load(ragged) as file:
+        x, level, lengths = file["X"][rows], file["level"][rows], file["lengths"][rows]
+    model = eirehn.load(run, seed=1)
+    with torch.no_grad():
+        found = model(torch.from_numpy(x), lengths=torch.from_numpy(lengths))[:, 0].numpy()
+    error = np.mean((found - level) ** 2) / data.scaling.target_scale[0] ** 2
+    assert read_json(run / "result.json")["values"][1] == pytest.approx(error, rel=1e-4)
+
+
+def small(path: Path, **options: Any) -> Recipe:
+    base = find("classify")
+    return replace(
+        base,
+        network=replace(base.network, hidden_size=4, max_depth=2),
+        data=FileData(path=str(path), **options),
+        optimisation=replace(base.optimisation, epochs=3),
+        seeds=(0, 1),
+        hardware=Hardware(accelerator="cpu"),
+    )
+
+
+def test_stopped_and_gone_on_it_ends_with_the_same_bits(
+    ragged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = small(ragged, class_weights="balanced")
+    fit.train(recipe, tmp_path / "straight")
+    stops = [StopAt(1, killed=False), StopAt(3, killed=True), StopAt(4, killed=False)]
+    train_with_stops(recipe, tmp_path / "stopped", stops, monkeypatch, 0.0)
+    same(tmp_path / "stopped", tmp_path / "straight")
+
+
+def test_members_together_are_members_alone(ragged: Path, tmp_path: Path) -> None:
+    recipe = replace(small(ragged), hardware=Hardware(accelerator="cpu", precision="64-true"))
+    together = fit.train(recipe, tmp_path / "together")
+    for index in range(2):
+        alone = fit.train(replace(recipe, seeds=(index,)), tmp_path / f"alone-{index}")
+        assert alone["best_validation"][0] == together["best_validation"][index]
+        assert alone["depth"][0] == pytest.approx(together["depth"][index], rel=1e-9)
+
+
+def test_a_file_that_changed_is_no_way_to_go_on(
+    ragged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    words = trained(run, "--recipe", "classify", "--data", str(ragged), "--optimisation.epochs", "1")
+    assert main(words) == 0
+    with np.load(ragged) as file:
+        np.savez(ragged, **{**file, "X": file["X"] + 1})
+    assert main(words) == 2
+    assert "another recipe (it differs in data.sha256)" in capsys.readouterr().err
+    assert main(["evaluate", str(run)]) == 2
+    assert "has changed since it was first trained on" in capsys.readouterr().err
+
+
+def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for words, message in (
+        ([], "data.path must name an npz or CSV file"),
+        (["--data", str(tmp_path / "none.csv")], "there is no file"),
+        (["--data.validation", "2"], "validation must be above 0"),
+    ):
+        assert main(trained(tmp_path / "run", "--recipe", "classify", *words)) == 2
+        assert message in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
