@@ -158,9 +158,10 @@ def test_npz(tmp_path: Path) -> None:
 def test_parts_of_an_npz_file(tmp_path: Path) -> None:
     x, y = np.stack(sequences(equal=True)), np.array(classes())
     path = arrays(tmp_path / "a.npz", X_train=x[:15], y_train=y[:15], X_test=x[15:], y_test=y[15:])
-    data = FileData(path=path, **PLAIN)
+    data = FileData(path=path, validation=0.2, **PLAIN)
     check(data, list(x), y.tolist())
     assert data.division.test.tolist() == list(range(15, 24))
+    assert len(data.division.validation) == 3
     assert set(data.division.validation.tolist()) <= set(range(15))
 
 
@@ -203,6 +204,18 @@ def test_every_class_keeps_its_share(tmp_path: Path) -> None:
     assert data.weights is None
     balanced = replace(data, class_weights="balanced").weights
     assert balanced == pytest.approx((70 / (2 * 56), 70 / (2 * 14)))
+
+
+def test_nothing_held_out_to_choose_by(tmp_path: Path) -> None:
+    x, y = np.stack(sequences(equal=True)), np.array(classes())
+    for path in (
+        arrays(tmp_path / "a.npz", X=x, y=y, lengths=np.arange(24) % 3 + 1),
+        arrays(tmp_path / "b.npz", X_train=x[:15], y_train=y[:15], X_test=x[15:], y_test=y[15:]),
+    ):
+        data = FileData(path=path)
+        assert [len(split.x) for split in data.load()] == [len(rows) for rows in data.division]
+        assert len(data.division.validation) == 0
+        assert len(data.division.train) + len(data.division.test) == 24
 
 
 def test_standardised_by_what_is_trained_on(tmp_path: Path) -> None:
@@ -360,7 +373,8 @@ def test_bad_npz(tmp_path: Path) -> None:
         ({"path": ""}, "data.path must name"),
         ({"path": "a.pkl"}, "must end in .npz"),
         ({"task": "guess"}, "task must be one of"),
-        ({"validation": 0.0}, "validation must be above 0"),
+        ({"validation": -0.1}, "validation must be at least 0"),
+        ({"test": 0.0}, "test must be above 0"),
         ({"test": 0.9, "validation": 0.2}, "leave something to train on"),
         ({"seed": -1}, "seed must be"),
         ({"channels": 0}, "channels must be"),

@@ -44,7 +44,7 @@ def trained(folder: Path, *words: str) -> list[str]:
 
 def test_classify(ragged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
-    weights = ["--data.class_weights", "balanced"]
+    weights = ["--data.class_weights", "balanced", "--data.validation", "0.2"]
     words = trained(run, "--recipe", "classify", "--data", str(ragged), "--optimisation.epochs", "8", *weights)
     assert main(words) == 0
     assert main(["evaluate", str(run)]) == 0
@@ -99,7 +99,7 @@ def small(path: Path, **options: Any) -> Recipe:
     return replace(
         base,
         network=replace(base.network, hidden_size=4, max_depth=2),
-        data=FileData(path=str(path), **options),
+        data=FileData(path=str(path), validation=0.15, **options),
         optimisation=replace(base.optimisation, epochs=3),
         seeds=(0, 1),
         hardware=Hardware(accelerator="cpu"),
@@ -143,7 +143,7 @@ def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, message in (
         ([], "data.path must name an npz or CSV file"),
         (["--data", str(tmp_path / "none.csv")], "there is no file"),
-        (["--data.validation", "2"], "validation must be above 0"),
+        (["--data.validation", "2"], "validation must be at least 0"),
     ):
         assert main(trained(tmp_path / "run", "--recipe", "classify", *words)) == 2
         assert message in capsys.readouterr().err

@@ -68,8 +68,9 @@ class FileData:
     """What separates the cells of a CSV file; `tab` for tabs."""
     encoding: str = "utf-8"
     """Of a CSV file without a byte-order mark."""
-    validation: float = 0.15
-    """Share of the sequences, or groups, that choose the best epoch."""
+    validation: float = 0.0
+    """Share of the sequences, or groups, that choose the best epoch. 0: none, and it is the last: the best for small
+    files, where a handful of sequences cannot tell."""
     test: float = 0.15
     """Share of the sequences, or groups, that give the result."""
     seed: int = 0
@@ -92,8 +93,10 @@ class FileData:
                 raise ValueError(f"{name} must be one of {', '.join(accepted)}, got {getattr(self, name)!r}")
         for name in ("validation", "test"):
             share = getattr(self, name)
-            if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 < share < 1:
-                raise ValueError(f"{name} must be above 0 and below 1, got {share!r}")
+            if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
+                raise ValueError(f"{name} must be at least 0 and below 1, got {share!r}")
+        if self.test == 0:
+            raise ValueError("test must be above 0: there is no result otherwise")
         if self.validation + self.test >= 1:
             raise ValueError(
                 f"validation and test must leave something to train on, got {self.validation} and {self.test}"
@@ -242,7 +245,10 @@ def _scaling(data: FileData, x: list[Floats], target: npt.NDArray[Any]) -> Scali
 def _split(
     x: list[Floats], target: npt.NDArray[Any], rows: npt.NDArray[np.int64], scaling: Scaling, numbers: bool
 ) -> Split:
-    inputs, lengths = padded([(x[row] - scaling.mean) / scaling.scale for row in rows])
+    if len(rows):
+        inputs, lengths = padded([(x[row] - scaling.mean) / scaling.scale for row in rows])
+    else:
+        inputs, lengths = torch.empty(0, 1, x[0].shape[1]), torch.empty(0, dtype=torch.int64)
     answers = target[rows]
     if numbers:
         answers = ((answers - scaling.target_mean) / scaling.target_scale).astype(np.float32)

@@ -32,9 +32,9 @@ def divide(
     rest = known["train"] if part is not None else everything
     random = np.random.default_rng(seed)
     for name, share in (("test", test), ("validation", validation / (1 - test) if part is None else validation)):
-        if not len(known[name]):
+        if share > 0 and not len(known[name]):
             known[name], rest = hold_out(rest, share, classes, group, random)
-        if not len(known[name]):
+        if share > 0 and not len(known[name]):
             raise RunError(f"no sequences for {name} are left over: there are {count}")
     if not len(rest):
         raise RunError("no sequences to train on are left over")
