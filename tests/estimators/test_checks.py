@@ -9,7 +9,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from eirehn.sklearn import ElasticClassifier, ElasticRegressor
 
-QUICK: dict[str, Any] = {"hidden_size": 8, "max_depth": 2, "epochs": 40}
+SMALL: dict[str, Any] = {"hidden_size": 8, "max_depth": 2}
 EXPECTED_FAILURES: dict[str, str] = {}
 """Check by check with its reason; there is none."""
 
@@ -17,7 +17,7 @@ EXPECTED_FAILURES: dict[str, str] = {}
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")  # of the checks' own data
 @parametrize_with_checks(
-    [ElasticClassifier(**QUICK), ElasticRegressor(**QUICK)],
+    [ElasticClassifier(**SMALL, epochs=20), ElasticRegressor(**SMALL, epochs=40)],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
 def test_check_estimator(estimator: Any, check: Any) -> None:

@@ -53,6 +53,19 @@ def test_classify(ragged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[st
     for seed, value in enumerate(result["values"]):
         assert f"seed {seed}: accuracy {value:.6g}" in shown
     check_model(run, ragged, result["values"])
+
+
+def test_nothing_held_out_to_choose_by(ragged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The last epoch is the one that counts."""
+    run = tmp_path / "run"
+    words = trained(run, "--recipe", "classify", "--data", str(ragged), "--optimisation.epochs", "2")
+    assert main(words) == 0
+    result = read_json(run / "result.json")
+    assert result["best_epoch"] == [2, 2]
+    assert result["values"] == result["final_values"]
+    check_model(run, ragged, result["values"])
+    assert main(["evaluate", str(run), "--split", "validation"]) == 2
+    assert "holds no sequences out for validation" in capsys.readouterr().err
     assert main(words) == 0  # ended: not trained again
     assert read_json(run / "result.json") == result
 

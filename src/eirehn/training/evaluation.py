@@ -32,7 +32,10 @@ def evaluate(run: Path, *, split: str = "test", which: str = "best", max_depth: 
     values = read_values(run / f"{which}.safetensors")
     check_values(task.ensemble.values(), values, run / f"{which}.safetensors")
     task.to(next(iter(values.values())).dtype)
-    metric, depths = task.measure(Parts(getattr(recipe.data.load(), split)), values, max_depth=max_depth)
+    own = getattr(recipe.data.load(), split)
+    if not len(own.x):
+        raise ValueError(f"{run} holds no sequences out for {split}")
+    metric, depths = task.measure(Parts(own), values, max_depth=max_depth)
     if which == "best":  # a member that diverged from its first epoch on has no best one
         scores = read_json(run / "model.json")["best_score"]
         metric = [math.nan if score is None else value for value, score in zip(metric, scores, strict=True)]

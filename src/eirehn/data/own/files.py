@@ -69,8 +69,8 @@ class FileData:
     encoding: str = "utf-8"
     """Of a CSV file without a byte-order mark."""
     validation: float = 0.0
-    """Share of the sequences, or groups, that choose the best epoch. 0: none, and it is the last: the best for small
-    files, where a handful of sequences cannot tell."""
+    """Share of the sequences, or groups, that choose the best epoch. 0: none, and it is the last, as is best for
+    small files, where a handful of sequences cannot tell."""
     test: float = 0.15
     """Share of the sequences, or groups, that give the result."""
     seed: int = 0
