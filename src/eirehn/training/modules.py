@@ -72,7 +72,10 @@ class Task(pl.LightningModule):
             self.captured = Captured(self, self.optimizers(use_pl_optimizer=False))  # type: ignore[arg-type]  # one
 
     def _can_capture(self) -> bool:
-        return self.capture and self.device.type == "cuda" and self.trainer.world_size == 1
+        splits = getattr(self.trainer.datamodule, "splits", None)  # type: ignore[attr-defined]
+        # Lengths say on the host how a batch is packed, which a recorded step would repeat for every batch.
+        ragged = splits is not None and splits.train.lengths is not None
+        return self.capture and not ragged and self.device.type == "cuda" and self.trainer.world_size == 1
 
     def teardown(self, stage: str) -> None:
         self.captured = None
@@ -283,6 +286,7 @@ class Classification(Task):
 
     metric = "accuracy"
     sign = -1
+    class_weights: Tensor | None
 
     def __init__(
         self,
@@ -292,7 +296,8 @@ class Classification(Task):
         class_weights: Sequence[float] | None = None,
     ) -> None:
         super().__init__(members, optimisation)
-        self.class_weights = class_weights
+        weights = None if class_weights is None else torch.tensor(class_weights)
+        self.register_buffer("class_weights", weights, persistent=False)
 
     def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
         smoothing = self.optimisation.smoothing
@@ -301,7 +306,7 @@ class Classification(Task):
         ).view(target.shape)
         if self.class_weights is not None:
             # Not divided by the weights of this batch: then the parts of a batch would not add up to it.
-            entropy = entropy * entropy.new_tensor(self.class_weights)[target]
+            entropy = entropy * self.class_weights[target]
         return entropy.mean(1)
 
     def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
