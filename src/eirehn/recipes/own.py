@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..data.own import FileData
 from ..models import Network
 from ..training.optimisation import Optimisation
@@ -23,6 +25,6 @@ SEEDS = (0, 1, 2)
 
 def recipes() -> list[Recipe]:
     return [
-        Recipe("classify", NETWORK, FileData(), OPTIMISATION, SEEDS),
+        Recipe("classify", replace(NETWORK, hidden_dropout=0.2), FileData(), OPTIMISATION, SEEDS),
         Recipe("regress", NETWORK, FileData(task="regression"), OPTIMISATION, SEEDS),
     ]

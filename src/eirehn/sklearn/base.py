@@ -19,7 +19,7 @@ from torch import Tensor
 
 from ..checks import boolean, positive_int
 from ..data.splits import Split, Splits
-from ..models import Network, Outcome, Scaling, SequenceModel
+from ..models import ELASTIC, FIXED, Network, Outcome, Scaling, SequenceModel
 from ..training.optimisation import Optimisation
 from ..training.recipe import Hardware, Recipe
 from .cases import Cases, batches, channels, read_cases, steps
@@ -39,7 +39,8 @@ class ElasticEstimator(BaseEstimator):
         max_depth: inner steps of a time step, at most.
         bidirectional: read each sequence both ways.
         pooling: what the answer is told from: the "mean" of the outputs over time, or the "last" one.
-        dropout: between layers.
+        dropout: share of the state, one mask per sequence, and of what goes from layer to layer that is dropped in
+            training; of RNN, LSTM and ACT the latter alone.
         price: price of depth: the higher, the fewer inner steps a time step takes.
         epochs: passes over the sequences.
         batch_size: sequences of a training step.
@@ -135,7 +136,8 @@ class ElasticEstimator(BaseEstimator):
             max_depth=whole("max_depth", self.max_depth),
             bidirectional=bool(self.bidirectional),
             pooling=self.pooling,
-            dropout=self.dropout,
+            dropout=float(self.dropout) if self.num_layers > 1 else 0.0,
+            hidden_dropout=float(self.dropout) if self.kind in FIXED + ELASTIC else 0.0,
         )
 
     def _recipe(self, data: Any) -> Recipe:

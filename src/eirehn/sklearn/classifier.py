@@ -41,7 +41,7 @@ class ElasticClassifier(ClassifierMixin, ElasticEstimator):
         max_depth: int = 5,
         bidirectional: bool = False,
         pooling: str = "mean",
-        dropout: float = 0.0,
+        dropout: float = 0.2,
         price: float = 0.0,
         epochs: int = 100,
         batch_size: int = 16,

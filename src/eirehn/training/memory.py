@@ -70,6 +70,8 @@ def train_in_memory(
         _fit(trainer, task, Data(recipe, recipe.data.load()))
     if diverged := [seed for seed, epoch in zip(recipe.seeds, task.best.epoch.tolist(), strict=True) if epoch < 0]:
         raise ValueError(f"the training diverged (seeds {diverged}): choose a smaller learning rate")
+    if not all(value.isfinite().all() for value in task.best.values.values()):
+        raise ValueError("the training diverged: choose a smaller learning rate")
     task.ensemble.load(task.best.values)
     return [task.ensemble.member(index).cpu().eval() for index in range(task.ensemble.size)]  # type: ignore[misc]
 
