@@ -105,7 +105,7 @@ def test_a_quarter_turn_is_a_symmetry_of_the_task():
 
 def test_turning_draws_by_seed():
     data = SyntheticData(train=8, validation=2, test=2, turn=True)
-    batch = [part.expand(3, *part.shape) for part in data.load().train]  # of three members
+    batch = [part.expand(3, *part.shape) for part in data.load().train[:2]]  # of three members
     x, target = data.augment(batch, [np.random.default_rng(seed) for seed in (0, 0, 1)])
     assert torch.equal(x[0], x[1])
     assert not torch.equal(x[0], x[2])
