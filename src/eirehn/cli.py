@@ -27,7 +27,9 @@ Recurrent networks with elastic depth.
   reproduce NAME   a table or figure of the paper, trained and reported
   train            one training, by a recipe of ours or your own
   evaluate RUN     the figures of a trained model
+  generate RUN     text from a trained language model
   report RUN …     an HTML report of trained runs
+  carry            a training in small files, to go on elsewhere
   recipes          the recipes there are
   data NAME        a data set, fetched and checked: har or ptb
 
@@ -80,7 +82,7 @@ def run(given: list[str]) -> int:
 def reproduce(given: list[str]) -> None:
     """Trains everything behind a table of the paper and writes results.json and report.html."""
     parser = _parser("reproduce", reproduce)
-    parser.add_argument("name", type=str, help="synthetic, weight-updates, har or figure1")
+    parser.add_argument("name", type=str, help="synthetic, weight-updates, har, ptb or figure1")
     parser.add_argument("--quick", action="store_true", help="few epochs and two seeds: minutes, not hours")
     parser.add_argument("--epochs", type=int | None, help="fewer or more epochs than the recipes have")
     parser.add_argument("--seeds", type=int | None, help="only the first so many seeds")
@@ -140,16 +142,19 @@ def train(given: list[str]) -> None:
     """Trains one recipe; every field of it is a flag, and a YAML file may hold any of them. `--data FILE` is short
     for `--data.path FILE`."""
     from .recipes import find
-    from .training.fit import first_process
-    from .training.fit import train as carry_out
-    from .training.progress import Display
     from .training.recipe import DATA, Recipe, data_kind
 
+    if "--resume" in given:
+        _resume(given)
+        return
     parser = _parser("train", train)
     parser.add_argument("--recipe", type=str | None, help="start from a recipe of `eirehn recipes`")
     parser.add_argument("--config", action="config", help="YAML file with any fields of a recipe")
     parser.add_argument("--out", type=Path | None, help="the run's folder; default runs/NAME")
-    given = _with_path(given)
+    parser.add_argument("--resume", type=Path | None, help="alone: go on with the run of this folder")
+    parser.add_argument("--text", nargs=3, help="your own texts to model: to train on, to choose by, to report")
+    parser.add_argument("--level", type=str | None, help="of your own texts: word or char")
+    given = _with_texts(_with_path(given))
     named = _value_of("--recipe", given)
     start = Recipe() if named is None else find(named)
     kind = _data_kind(given) or start.data.kind
@@ -164,7 +169,23 @@ def train(given: list[str]) -> None:
     if asked.recipe != named:
         raise UsageError("a recipe is named once, by --recipe on the command line; a YAML file holds fields")
     recipe = _recipe(asked)
-    folder = asked.out or Path("runs") / recipe.name
+    _train(recipe, asked.out or Path("runs") / recipe.name)
+
+
+def _resume(given: list[str]) -> None:
+    from .training.folder import RunFolder
+
+    parser = _parser("train", train)
+    parser.add_argument("--resume", type=Path, required=True, help="folder of a run to go on with")
+    folder = _parse(parser, given).resume
+    _train(RunFolder(folder).recipe(), folder)
+
+
+def _train(recipe: Recipe, folder: Path) -> None:
+    from .training.fit import first_process
+    from .training.fit import train as carry_out
+    from .training.progress import Display
+
     with Display(_console()) as display:
         result = _going_on(lambda: carry_out(recipe, folder, tell=display))
     if first_process():
@@ -173,19 +194,61 @@ def train(given: list[str]) -> None:
 
 
 def evaluate(given: list[str]) -> None:
-    """Prints the figures of a trained run on a split of its data."""
+    """Prints the figures of trained runs on a split of their data."""
     parser = _parser("evaluate", evaluate)
-    parser.add_argument("run", type=Path, help="folder of the run")
+    parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
     parser.add_argument("--split", type=str, default="test", help="train, validation or test")
     parser.add_argument("--which", type=str, default="best", help="best: of the best epoch; or last")
     parser.add_argument("--max_depth", type=int | None, help="inner steps allowed, in place of the network's own")
+    parser.add_argument("--batch", type=int | None, help="columns to read a text in; default 1, from end to end")
+    parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
+    parser.add_argument("--together", action="store_true", help="of all language models of all runs as one, too")
     asked = _parse(parser, given)
     from .training.evaluation import evaluate as measure
+    from .training.evaluation import evaluate_together
 
-    figures = measure(asked.run, split=asked.split, which=asked.which, max_depth=asked.max_depth)
-    for seed, value, depth in zip(figures.seeds, figures.values, figures.depths, strict=True):
-        print(f"seed {seed}: {figures.metric} {value:.6g}, depth {depth:.3f}")
-    print(f"mean: {figures.metric} {sum(figures.values) / len(figures.values):.6g}")
+    options = {name: asked[name] for name in ("split", "which", "max_depth", "batch", "device")}
+    for run in asked.runs:
+        figures = measure(run, **options)
+        if len(asked.runs) > 1:
+            print(f"{run}:")
+        for seed, value, depth in zip(figures.seeds, figures.values, figures.depths, strict=True):
+            print(f"seed {seed}: {figures.metric} {value:.6g}, depth {depth:.3f}")
+        print(f"mean: {figures.metric} {sum(figures.values) / len(figures.values):.6g}")
+    if asked.together:
+        whole = evaluate_together(asked.runs, **options)
+        print(f"together, {whole.members} models: {whole.metric} {whole.value:.6g}")
+
+
+def generate(given: list[str]) -> None:
+    """Writes text from a trained language model, word by word; the same seed gives the same text."""
+    parser = _parser("generate", generate)
+    parser.add_argument("run", type=Path, help="folder of the run")
+    parser.add_argument("--prompt", type=str, default="", help="text to go on from")
+    parser.add_argument("--tokens", type=int, default=100, help="words, or characters, to write")
+    parser.add_argument("--temperature", type=float, default=1.0, help="below 1: likelier words; 0: the likeliest")
+    parser.add_argument("--seed", type=int, default=0, help="of the draws")
+    parser.add_argument("--which", type=str, default="best", help="best: of the best epoch; or last")
+    parser.add_argument("--max_depth", type=int | None, help="inner steps allowed, in place of the network's own")
+    parser.add_argument("--show-depth", action="store_true", help="write the inner steps taken below each word")
+    parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
+    asked = _parse(parser, given)
+    from rich.console import Console
+
+    from .generation import generate as draw
+    from .generation import pieces, read_prompt, trained_language_model
+
+    model, vocabulary = trained_language_model(asked.run, which=asked.which, device=asked.device)
+    prompt = read_prompt(asked.prompt, vocabulary)
+    if prompt.unknown:
+        unknown = ", ".join(map(repr, prompt.unknown))
+        print(f"eirehn: not in the vocabulary, and read as <unk>: {unknown}", file=sys.stderr)
+    options = {name: asked[name] for name in ("tokens", "temperature", "seed", "max_depth")}
+    console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
+    drawn = draw(model, vocabulary, prompt.ids, **options)
+    for piece in pieces(drawn, vocabulary.level, depth_of=model.network.max_depth if asked.show_depth else None):
+        console.print(piece.text, style=piece.style, end="")
+    console.print()
 
 
 def report(given: list[str]) -> None:
@@ -197,6 +260,31 @@ def report(given: list[str]) -> None:
     from .recipes.reproduce import report_on
 
     print(f"report: {report_on(asked.runs, asked.out, command=_command(['report', *given]))}")
+
+
+def carry(given: list[str]) -> None:
+    """Packs the training of a run into a folder of small files, or makes a run of such a folder that goes on."""
+    parser = _parser("carry", carry)
+    parser.add_argument("action", type=str, help="pack RUN FOLDER, or unpack FOLDER RUN")
+    parser.add_argument("source", type=Path, help="the run to pack, or the folder to unpack")
+    parser.add_argument("target", type=Path, help="the folder, or the run, to make")
+    parser.add_argument("--which", type=str, default="last", help="values to pack: last, or best")
+    parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
+    asked = _parse(parser, given)
+    from .training.carry import pack, unpack
+
+    if asked.action not in ("pack", "unpack"):
+        raise UsageError(f"carry can pack or unpack, not {asked.action!r}")
+    if asked.action == "pack":
+        carried = pack(asked.source, asked.target, which=asked.which, device=asked.device)
+    else:
+        carried = unpack(asked.source, asked.target, device=asked.device)
+    print(f"{carried.size / 2**20:.1f} MiB; validation {carried.metric}:")
+    for before, after, best in zip(carried.before, carried.after, carried.best, strict=True):
+        known = f"; {best:.6g} at the best epoch" if best is not None else ""
+        print(f"  {before:.6g} before, {after:.6g} carried ({after - before:+.2g}){known}")
+    if asked.action == "unpack":
+        print(f"go on with: {_command(['train', '--resume', str(asked.target)])}")
 
 
 def recipes(given: list[str]) -> None:
@@ -238,7 +326,9 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "reproduce": reproduce,
     "train": train,
     "evaluate": evaluate,
+    "generate": generate,
     "report": report,
+    "carry": carry,
     "recipes": recipes,
     "data": data,
 }
@@ -325,6 +415,20 @@ def _data_kind(given: Sequence[str]) -> str | None:
         return str(content["data"]["kind"])
     except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
         return None  # whatever is wrong with it, the parser says it better
+
+
+def _with_texts(given: Sequence[str]) -> list[str]:
+    """`--text` and `--level` in full: they are fields of the data, whose kind says what other flags there are."""
+    words = list(given)
+    if "--text" in words:
+        at = words.index("--text")
+        files = words[at + 1 : at + 4]
+        if len(files) < 3 or any(file.startswith("--") for file in files):
+            raise UsageError("--text takes three files: to train on, to choose by, and to report")
+        fields = zip(("train", "validation", "test"), files, strict=True)
+        named = [f"--data.{field}={Path(file).absolute()}" for field, file in fields]
+        words[at : at + 4] = ["--data.kind=text", *named]
+    return [f"--data.{word[2:]}" if word == "--level" or word.startswith("--level=") else word for word in words]
 
 
 def _recipe(asked: Any) -> Recipe:

@@ -10,16 +10,15 @@ from typing import Any
 
 import torch
 
+from .data.vocabulary import Vocabulary
 from .files import RunError, read_json
-from .models import Network, Scaling, SequenceModel
+from .models import LanguageModel, Network, Scaling, SequenceModel
 
 KEPT = ("best", "last")
 
 
-def load(
-    run: str | os.PathLike[str], *, seed: int | None = None, which: str = "best", device: Any = "cpu"
-) -> SequenceModel:
-    """The trained model of a run folder, ready to use (in evaluation mode).
+def load(run: str | os.PathLike[str], *, seed: int | None = None, which: str = "best", device: Any = "cpu") -> Any:
+    """The trained model of a run folder, a `SequenceModel` or a `LanguageModel`, ready to use (in evaluation mode).
 
     One that was trained on a file of your own takes and gives values in the units of that file, and `model.classes`
     are the names of the classes its outputs stand for.
@@ -52,6 +51,10 @@ def load(
     check_values({name: parameter[None] for name, parameter in own.items()}, values, path)
     for name, parameter in own.items():
         parameter.data = values[name][index].clone()
+    if isinstance(model, LanguageModel):
+        model.tokens = Vocabulary.load(folder / "vocabulary.json")
+        if len(model.tokens) != model.vocabulary:
+            raise RunError(f"{folder / 'vocabulary.json'} does not fit the model it lies beside")
     return model.to(device).eval()
 
 
@@ -74,12 +77,14 @@ def read_values(path: Path) -> dict[str, torch.Tensor]:
         raise RunError(f"{path} is damaged: {error}") from error
 
 
-def _blank(about: Any, folder: Path) -> SequenceModel:
+def _blank(about: Any, folder: Path) -> SequenceModel | LanguageModel:
     try:
         network = Network(**about["network"])
         scaling = None if about.get("scaling") is None else read_scaling(about["scaling"])
         if not len(about["seeds"]) == len(about["best_score"]) > 0:
             raise ValueError("seeds and best_score do not agree")
+        if about.get("task") == "language":
+            return LanguageModel(network, about["output_size"])
         return SequenceModel(
             network, about["input_size"], about["output_size"], last=about["last"], scaling=scaling
         )

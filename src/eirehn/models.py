@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 from torch.utils._pytree import tree_map
 
 from .baselines import LSTM, RNN
-from .checks import positive_int
+from .cells.base import default_bound, fill_uniform
+from .checks import boolean, positive_int, probability
 from .layers import ACT, EIREHN, RHN, SREHN, SRHN
+from .pointer import PointerSentinel
+
+if TYPE_CHECKING:
+    from .data.vocabulary import Vocabulary
 
 LAYERS: dict[str, Callable[..., Any]] = {
     "RNN": RNN,
@@ -50,7 +56,8 @@ class Network:
     dropout: float = 0.0
     """Dropout between layers."""
     input_dropout: float = 0.0
-    """Dropout on what a highway network reads, one mask per sequence."""
+    """Dropout on what a highway network reads, one mask per sequence; in a language model of RNNs or LSTMs on the
+    embedded words, anew at every step."""
     hidden_dropout: float = 0.0
     """Dropout on the state inside a highway network's products, one mask per sequence."""
     bidirectional: bool = False
@@ -59,8 +66,17 @@ class Network:
     """Add a linear map of the input to the first layer's output."""
     pooling: str = "last"
     """What a class is told from: the last output of each direction, or the mean of all."""
+    word_dropout: float = 0.0
+    """Language models: dropout of whole words of a sequence, wherever they stand in it."""
+    output_dropout: float = 0.0
+    """Language models: dropout on what tells words apart, one mask per sequence; of RNNs and LSTMs one per step."""
+    tied: bool = True
+    """Language models: tell words apart by the matrix that embeds them."""
+    pointer: int = 0
+    """Language models: also point at one of so many last words (Merity et al. 2016); 0: not."""
     start: Mapping[str, float] = field(default_factory=dict)
-    """Initial values by name, as the cell's reset_parameters takes them: gate_bias, alpha, decay_bias, …"""
+    """Initial values by name, as the cell's reset_parameters takes them: gate_bias, alpha, decay_bias, …;
+    weight_bound is for all networks, and in a language model for the embedding and the last bias too."""
 
     def __post_init__(self) -> None:
         if self.kind not in LAYERS:
@@ -69,8 +85,15 @@ class Network:
             positive_int(name, getattr(self, name))
         if self.pooling not in POOLINGS:
             raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {self.pooling!r}")
-        if self.start and self.kind not in FIXED + ELASTIC:
-            raise ValueError(f"start names initial values of a highway network, {self.kind} takes none")
+        for name in ("word_dropout", "output_dropout"):
+            probability(name, getattr(self, name))
+        boolean("tied", self.tied)
+        if self.pointer != 0:
+            positive_int("pointer", self.pointer)
+        if set(self.start) - {"weight_bound"} and self.kind not in FIXED + ELASTIC:
+            raise ValueError(
+                f"start names initial values of a highway network, {self.kind} takes weight_bound only"
+            )
 
     @property
     def output_size(self) -> int:
@@ -102,7 +125,9 @@ class Network:
         if self.kind == "EIREHN":
             options |= {"hyper_size": self.hyper_size, "weight_update": self.weight_update}
         layer = LAYERS[self.kind](*sizes, **options)
-        if self.start:
+        if self.start and self.kind not in FIXED + ELASTIC:
+            fill_uniform(default_bound(self.start["weight_bound"], self.hidden_size), *layer.parameters())
+        elif self.start:
             try:
                 layer.reset_parameters(**self.start)
             except TypeError as error:
@@ -224,6 +249,8 @@ class SequenceModel(nn.Module):
         scaling: Scaling | None = None,
     ) -> None:
         super().__init__()
+        if network.word_dropout or network.output_dropout or not network.tied or network.pointer:
+            raise ValueError("word_dropout, output_dropout, tied and pointer belong to language models")
         self.network = network
         self.input_size = positive_int("input_size", input_size)
         self.output_size = positive_int("output_size", output_size)
@@ -288,10 +315,15 @@ def _padded(values: Tensor, steps: int) -> Tensor:
 class LanguageModel(nn.Module):
     """Tokens in, the logits of the next token out. One matrix embeds them and, with a bias, tells them apart.
 
+    Dropout is that of Gal and Ghahramani (2016): a sequence has the same words, inputs, states and outputs dropped
+    at all its steps. RNNs and LSTMs have it as in Zaremba et al. (2014), anew at every step and never on states.
+
     >>> model = LanguageModel(Network("EIREHN", hidden_size=20), vocabulary=50)
     >>> model(torch.zeros(8, 35, dtype=torch.int64)).shape
     torch.Size([8, 35, 50])
     """
+
+    tokens: Vocabulary | None = None  # what the numbers stand for, where `eirehn.load` found it
 
     def __init__(self, network: Network, vocabulary: int) -> None:
         super().__init__()
@@ -299,10 +331,21 @@ class LanguageModel(nn.Module):
             raise ValueError("a language model reads one way: network.bidirectional must be false")
         self.network = network
         self.vocabulary = positive_int("vocabulary", vocabulary)
+        self.by_step = network.kind not in FIXED + ELASTIC
+        body = replace(network, input_dropout=0.0) if self.by_step else network
         self.embedding = nn.Embedding(vocabulary, network.hidden_size)
-        nn.init.uniform_(self.embedding.weight, -0.1, 0.1)
-        self.body = network.build(network.hidden_size)
+        self.body = body.build(network.hidden_size)
+        self.output = None if network.tied else nn.Parameter(torch.empty(vocabulary, network.hidden_size))
         self.bias = nn.Parameter(torch.zeros(vocabulary))
+        bound = network.start.get("weight_bound")
+        self.pointer = (
+            PointerSentinel(network.hidden_size, network.pointer, bound or 0.1) if network.pointer else None
+        )
+        fill_uniform(0.1 if bound is None else bound, self.embedding.weight)
+        if self.output is not None:
+            fill_uniform(0.1 if bound is None else bound, self.output)
+        if bound is not None:
+            fill_uniform(bound, self.bias)
 
     def forward(self, tokens: Tensor, hx: Any = None, *, max_depth: int | None = None) -> Tensor:
         """Logits (B, T, V) of what follows each of `tokens` (B, T)."""
@@ -313,5 +356,39 @@ class LanguageModel(nn.Module):
     ) -> Outcome:
         """As `forward`, and the final state, which the next call takes as `hx` to read on."""
         options: dict[str, Any] = {"max_depth": max_depth, "with_cost": with_cost}
-        out, state, depth, cost = self.network.run(self.body, self.embedding(tokens), hx, **options)
-        return Outcome(nn.functional.linear(out, self.embedding.weight, self.bias), state, depth, cost)
+        own, memory = hx if self.pointer is not None and hx is not None else (hx, None)
+        out, state, depth, cost = self.network.run(self.body, self._embedded(tokens), own, **options)
+        logits = self._logits(out)
+        if self.pointer is not None:
+            with torch.autocast(out.device.type, enabled=False):
+                logits, memory = self.pointer(out.to(self.bias.dtype), tokens, logits, memory)
+            state = (state, memory)
+        return Outcome(logits, state, depth, cost)
+
+    def _embedded(self, tokens: Tensor) -> Tensor:
+        x: Tensor = self.embedding(tokens)  # (B, T, H)
+        if self.training and self.network.word_dropout:
+            x = x * word_mask(x.new_ones(tokens.shape), tokens, self.network.word_dropout)
+        if self.training and self.by_step and self.network.input_dropout:
+            x = F.dropout(x, self.network.input_dropout)
+        return x
+
+    def _logits(self, out: Tensor) -> Tensor:
+        weight = self.embedding.weight if self.output is None else self.output
+        if self.training:
+            return F.linear(self._dropped(out), weight, self.bias)
+        with torch.autocast(out.device.type, enabled=False):  # bfloat16 has two or three digits of a logit
+            return F.linear(out.to(weight.dtype), weight, self.bias)
+
+    def _dropped(self, out: Tensor) -> Tensor:
+        dropped = self.network.output_dropout
+        if not dropped:
+            return out
+        return out * F.dropout(torch.ones_like(out if self.by_step else out[:, :1]), dropped)  # (B, T or 1, H)
+
+
+def word_mask(ones: Tensor, tokens: Tensor, dropped: float) -> Tensor:
+    """Inverted dropout of whole words, (B, T, 1) for `tokens` (B, T): a word that a sequence repeats is dropped or
+    kept in all its places. `ones` (B, T) has the type and the device."""
+    first = (tokens.unsqueeze(-1) == tokens.unsqueeze(-2)).int().argmax(-1)  # (B, T): where each word stands first
+    return F.dropout(ones, dropped).gather(-1, first).unsqueeze(-1)

@@ -159,19 +159,19 @@ def test_data_that_are_not_there_or_changed(tmp_path, monkeypatch):
 
 @needs_data
 def test_the_published_figures():
-    data = PtbData().load()
+    data = PtbData().texts()
     assert [len(part) for part in data[:3]] == [929_589, 73_760, 82_430]
     assert len(data.vocabulary) == 10_000
     assert EOS in data.vocabulary
     assert data.vocabulary.tokens[:4] == ("the", UNK, EOS, "N")
     for part, lines in zip(data[:3], (42_068, 3_370, 3_761), strict=True):
-        assert part.dtype == torch.int64
+        assert part.dtype == torch.int32
         assert int((part == data.vocabulary.tokens.index(EOS)).sum()) == lines
 
 
 @needs_data
 def test_the_numbers_are_those_of_the_words():
-    data = PtbData().load()
+    data = PtbData().texts()
     for part, name in ((data.train, "train"), (data.test, "test")):
         content = (REAL / f"ptb.{name}.txt").read_text("ascii").replace("\n", " <eos> ").split()
         assert [data.vocabulary.tokens[index] for index in part.tolist()] == content

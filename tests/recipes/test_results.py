@@ -41,7 +41,7 @@ def test_a_diverged_seed_is_no_number() -> None:
 
 def test_the_paper_has_a_figure_for_its_own_rows_alone() -> None:
     with_figure = {name for name, recipe in recipes().items() if paper_figure(recipe) is not None}
-    assert len(with_figure) == 12 + 6 + 1 + 12
+    assert len(with_figure) == 12 + 6 + 1 + 12 + 12
     recipe = find("synthetic-ei-rehn-20")
     assert paper_figure(replace(recipe, seeds=(7,))) == pytest.approx(0.47e-3)
     assert paper_figure(replace(recipe, optimisation=replace(recipe.optimisation, price=1e-3))) is None

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from language import written
 
 from eirehn.files import read_json
 from eirehn.loading import read_values
@@ -42,17 +43,32 @@ SETTING = [
 ]
 
 
-def run(folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
-    line = [sys.executable, "-m", "eirehn", *SETTING, "--out", str(folder), *more]
+# Seven columns, of which one process reads four and the other three.
+LANGUAGE = [
+    *["train", "--recipe", "lm", "--data.steps", "8", "--network.hidden_size", "6", "--network.max_depth", "2"],
+    *["--network.word_dropout", "0", "--network.input_dropout", "0", "--network.hidden_dropout", "0"],
+    *["--network.output_dropout", "0", "--optimisation.epochs", "2", "--optimisation.batch_size", "7"],
+    *["--optimisation.optimizer", "sgd", "--optimisation.penalty", "0.001", "--optimisation.sum_steps", "true"],
+    *["--optimisation.clip", "0.5", "--hardware.accelerator", "cpu", "--hardware.precision", "64-true"],
+]
+
+
+def run(setting: list[str], folder: Path, *more: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "eirehn", *setting, "--out", str(folder), *more]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(line, env=environment, capture_output=True, text=True, timeout=300, cwd=folder.parent)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="this torch has no gloo")
-def test_two_processes_match_one(tmp_path: Path) -> None:
-    one = run(tmp_path / "one")
-    two = run(tmp_path / "two", "--hardware.devices", "2", "--hardware.strategy", "ddp")
+@pytest.mark.parametrize("kind", ["synthetic", "language"])
+def test_two_processes_match_one(tmp_path: Path, kind: str) -> None:
+    setting, lines = SETTING, 6
+    if kind == "language":
+        data = written(tmp_path, train=500, test=100)
+        setting, lines = [*LANGUAGE, "--text", data.train, data.validation, data.test], 2
+    one = run(setting, tmp_path / "one")
+    two = run(setting, tmp_path / "two", "--hardware.devices", "2", "--hardware.strategy", "ddp")
     assert one.returncode == 0, one.stderr
     assert two.returncode == 0, two.stderr
     assert two.stdout.count("seed 0: ") == 1  # one of them speaks
@@ -64,7 +80,7 @@ def test_two_processes_match_one(tmp_path: Path) -> None:
         list(csv.DictReader((tmp_path / which / "metrics.csv").read_text().splitlines()))
         for which in ("one", "two")
     ]
-    assert len(tables[0]) == len(tables[1]) == 6
+    assert len(tables[0]) == len(tables[1]) == lines
     for mine, other in zip(*tables, strict=True):
         for column in mine:
             assert float(other[column]) == pytest.approx(float(mine[column]), rel=1e-9)

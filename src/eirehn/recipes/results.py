@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from ..data.har import HarData
-from ..models import Network
+from ..models import SHALLOW, Network
 from ..report.published import published
 from ..training.recipe import Hardware, Recipe
-from . import har, synthetic
+from . import har, ptb, synthetic
 
 
 def spread(values: Sequence[float]) -> float | None:
@@ -27,8 +27,11 @@ def label(recipe: Recipe) -> str:
     network = recipe.network
     name = "EI-REHN" if network.kind == "EIREHN" else network.kind
     text = f"{name}-{network.hidden_size}"
-    if network.kind == "SRHN":
+    by_depth = recipe.data.task == "language" and network.kind not in SHALLOW
+    if network.kind == "SRHN" or by_depth:
         text += f", depth {network.max_depth}"
+    if network.pointer:
+        text += ", pointer"
     if isinstance(recipe.data, HarData):
         text += har.distinction(network, recipe.data)
     if recipe.name.endswith("-best"):
@@ -71,10 +74,11 @@ def row(recipe: Recipe, result: dict[str, Any]) -> dict[str, Any]:
 
 def paper_figure(recipe: Recipe) -> float | None:
     """What the paper has for this row, and None for a recipe that only bears the name of one."""
-    known = {each.name: each for each in (*synthetic.table1(), *synthetic.ablation(), *har.table2())}
+    rows = (*synthetic.table1(), *synthetic.ablation(), *har.table2(), *ptb.tables())
+    known = {each.name: each for each in rows}
     if recipe.name not in known or not _same_row(recipe, known[recipe.name]):
         return None
-    figure = har_figure if recipe.data.kind == "har" else synthetic_figure
+    figure = {"har": har_figure, "ptb": ptb_figure, "synthetic": synthetic_figure}[recipe.data.kind]
     return figure(recipe.network, published())
 
 
@@ -106,6 +110,22 @@ def paper_spread(recipe: Recipe) -> float | None:
     if recipe.data.kind != "har" or paper_figure(recipe) is None:
         return None
     return float(_har_row(recipe.network, published())["std"]) / 100
+
+
+def ptb_figure(network: Network, tables: dict[str, Any]) -> float | None:
+    by_depth = tables["ptb_test_perplexity_by_depth_hidden_1200"]
+    if network.hidden_size == 1200:
+        table = by_depth[network.kind]
+        return float(table["perplexity"][table["depth"].index(network.max_depth)])
+    others = {each["model"]: each["test"] for each in tables["ptb_comparison"]}
+    names = {
+        ("LSTM", 1500): "LSTM (Zaremba 2014)",
+        ("LSTM", 650): "Pointer Sentinel (Merity 2016)",
+        ("RHN", 830): "RHN depth 10 (Zilly 2016)",
+        ("EIREHN", 1000): "EI-REHN-1000D",
+    }
+    name = names.get((network.kind, network.hidden_size))
+    return None if name is None else float(others[name])
 
 
 def _same_row(one: Recipe, other: Recipe) -> bool:

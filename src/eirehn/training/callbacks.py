@@ -108,11 +108,11 @@ class Saving(pl.Callback):
         self.elapsed += now - self._since
         self._since = now
         trainer.save_checkpoint(self.path)
-        self._saved = time.monotonic()
-        self._cost = self._saved - now
         if self.on_save is not None and trainer.is_global_zero:
             assert isinstance(task, Task)
             self.on_save(task)
+        self._saved = time.monotonic()
+        self._cost = self._saved - now
         if stop:
             raise Stopped
 

@@ -17,7 +17,7 @@ from pytorch_lightning.plugins.io import CheckpointIO
 from ..files import RunError, replacing
 
 KIND = b"eirehn training state "
-MARK = KIND + b"2\n"  # counts up with what a state is made of
+MARK = KIND + b"3\n"  # counts up with what a state is made of
 
 
 class WholeFiles(CheckpointIO):

@@ -75,7 +75,8 @@ class Ensemble(nn.Module):
         lengths: Tensor | None,
         options: dict[str, Any],
     ) -> Any:
-        own = {name: value[index] for name, value in values.items()}
+        # The gradient of value[index] is a copy into zeros, which one member can do without.
+        own = {name: value.squeeze(0) if len(value) == 1 else value[index] for name, value in values.items()}
         given = (x[index], None if hx is None else tree_map(lambda part: part[index], hx))
         if lengths is not None:
             options = {**options, "lengths": lengths[index]}
@@ -98,6 +99,12 @@ class Ensemble(nn.Module):
     def load(self, values: Mapping[str, Tensor]) -> None:
         for name, own in zip(self.names, self.stacked, strict=True):
             own.copy_(values[name])
+
+    @torch.no_grad()
+    def add_penalty(self, penalty: float) -> None:
+        """Adds to the gradients that of `penalty · ½‖v‖²` over all values v."""
+        trained = [value for value in self.stacked if value.grad is not None]
+        torch._foreach_add_([value.grad for value in trained], trained, alpha=penalty)
 
     def clip_gradients(self, norm: float) -> None:
         """Scales each member's gradient down to `norm`, by its own length."""

@@ -18,19 +18,26 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.loggers import Logger
 from safetensors.torch import save
 
+from ..data.language import LanguageData
 from ..data.splits import Split, Splits
 from ..files import replacing, write_json
-from ..models import SequenceModel
+from ..models import LanguageModel, SequenceModel
 from .batches import Batches, Parts
 from .callbacks import History, Saving
 from .checkpoints import WholeFiles, seeded
+from .columns import Columns, Windows
+from .ensemble import Model
 from .folder import RunFolder
-from .modules import Classification, Regression, Task
+from .modules import Classification, LanguageModelling, Regression, Task
 from .progress import Event, Telling
 from .provenance import provenance
 from .recipe import Recipe
 
-TASKS: dict[str, type[Task]] = {"regression": Regression, "classification": Classification}
+TASKS: dict[str, type[Task]] = {
+    "regression": Regression,
+    "classification": Classification,
+    "language": LanguageModelling,
+}
 
 
 def train(
@@ -65,7 +72,9 @@ def _train(recipe: Recipe, run: RunFolder, tell: Callable[[Event], None], save_s
         # A run may have been killed between its last epoch and this line.
         if trainer.is_global_zero:
             export(task, recipe, run.path)
-    result = summary(task, recipe, splits, saving.elapsed)
+    task.to(trainer.strategy.root_device)  # Lightning has taken it from there
+    with precision(recipe, trainer.strategy.root_device):
+        result = summary(task, recipe, splits, saving.elapsed)
     if trainer.is_global_zero:
         write_json(run.result, result)
     return result
@@ -84,8 +93,10 @@ def make_task(recipe: Recipe) -> Task:
     return task
 
 
-def make_model(recipe: Recipe) -> SequenceModel:
+def make_model(recipe: Recipe) -> Model:
     data = recipe.data
+    if data.task == "language":
+        return LanguageModel(recipe.network, data.output_size)
     return SequenceModel(recipe.network, data.input_size, data.output_size, last=asks_once(data))
 
 
@@ -108,25 +119,28 @@ class Data(pl.LightningDataModule):
                 f"batch_size must be at least the number of processes, {self.trainer.world_size}, "
                 f"got {self.recipe.optimisation.batch_size}"
             )
-        if self.trainer.world_size > len(self.splits.validation.x) > 0:
+        found = self.splits.validation.x.shape[1 if self.recipe.data.task == "language" else 0]
+        if self.trainer.world_size > found > 0:
             raise ValueError(f"there must be a validation sequence for each of {self.trainer.world_size} processes")
 
-    def train_dataloader(self) -> Batches:
-        assert self.trainer is not None
-        return Batches(
-            [each for each in self._placed(self.splits.train) if each is not None],
-            self.recipe.optimisation.batch_size,
-            self.recipe.seeds,
-            augment=self.recipe.data.augment,
-            rank=self.trainer.global_rank,
-            world=self.trainer.world_size,
-        )
+    def train_dataloader(self) -> Batches | Columns:
+        data, seeds, batch_size = self.recipe.data, self.recipe.seeds, self.recipe.optimisation.batch_size
+        train, (rank, world) = self._placed(self.splits.train), self._process()
+        if isinstance(data, LanguageData):
+            return Columns(train, batch_size, data.steps, len(seeds), rank=rank, world=world)
+        tensors = [each for each in train if each is not None]
+        return Batches(tensors, batch_size, seeds, augment=data.augment, rank=rank, world=world)
 
-    def val_dataloader(self) -> Parts:
+    def val_dataloader(self) -> Parts | Windows:
+        whole, (rank, world) = self._placed(self.splits.validation), self._process()
+        if isinstance(self.recipe.data, LanguageData):
+            return Windows(whole, self.recipe.optimisation.batch_size, rank=rank, world=world)
+        return Parts(whole.map(lambda each: each[rank::world]))
+
+    def _process(self) -> tuple[int, int]:
+        """Which process this is, and of how many."""
         assert self.trainer is not None
-        whole = self._placed(self.splits.validation)
-        own = slice(self.trainer.global_rank, None, self.trainer.world_size)
-        return Parts(whole.map(lambda each: each[own]))
+        return self.trainer.global_rank, self.trainer.world_size
 
     def _placed(self, split: Split) -> Split:
         assert self.trainer is not None
@@ -184,6 +198,7 @@ def export(task: Task, recipe: Recipe, folder: Path) -> None:
         "input_size": data.input_size,
         "output_size": data.output_size,
         "last": asks_once(data),
+        "task": data.task,
         "seeds": list(recipe.seeds),
         "best_score": task.best.score.tolist(),  # lower is better
     }
@@ -191,14 +206,31 @@ def export(task: Task, recipe: Recipe, folder: Path) -> None:
     if scaling is not None:
         description["scaling"] = asdict(scaling)
         description["classes"] = list(data.classes)  # type: ignore[attr-defined]  # what has scaling has classes
+    if isinstance(data, LanguageData) and not (folder / "vocabulary.json").exists():
+        data.vocabulary().save(folder / "vocabulary.json")
     write_json(folder / "model.json", description)
 
 
+def final_parts(recipe: Recipe, split: Split, batch: int | None = None) -> Parts | Windows:
+    """All of a split, for figures to report: a text is one column, unless another `batch` is asked for."""
+    if isinstance(recipe.data, LanguageData):
+        return Windows(split, 1 if batch is None else batch)
+    if batch is not None:
+        raise ValueError("batch says in how many columns to read a text; these data are none")
+    return Parts(split)
+
+
+def precision(recipe: Recipe, device: torch.device) -> torch.autocast:
+    """Figures are computed with the products of the training on a GPU, and with exact ones elsewhere."""
+    mixed = recipe.hardware.precision == "bf16-mixed" and device.type == "cuda"
+    return torch.autocast(device.type, torch.bfloat16, enabled=mixed)
+
+
 def summary(task: Task, recipe: Recipe, splits: Splits, seconds: float) -> dict[str, Any]:
-    best, depth = task.measure(Parts(splits.test), task.best.values)
+    best, depth = task.measure(final_parts(recipe, splits.test), task.best.values)
     # A member that never had a figure on validation data has no best epoch, and its initial values no result.
     best = [value if epoch >= 0 else math.nan for value, epoch in zip(best, task.best.epoch.tolist(), strict=True)]
-    final, _ = task.measure(Parts(splits.test), task.last_values())
+    final, _ = task.measure(final_parts(recipe, splits.test), task.last_values())
     return {
         "recipe": recipe.name,
         "metric": task.metric,

@@ -16,6 +16,7 @@ OWN = (
     "last.ckpt",
     "metrics.csv",
     "model.json",
+    "vocabulary.json",
     "result.json",
     "best.safetensors",
     "last.safetensors",
@@ -31,6 +32,7 @@ class RunFolder:
     last.ckpt          where the training stands
     metrics.csv        figures of every epoch and seed
     model.json, best.safetensors, last.safetensors    the models, for `eirehn.load`
+    vocabulary.json    what the numbers of a language model's tokens stand for
     result.json        the figures on test data, once the training has ended
     tensorboard/       the same figures for TensorBoard
     """

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_map, tree_map_only
 
 from ..data.splits import Split
 from ..models import Outcome
+from .averages import Averages
 from .capture import Captured
 from .ensemble import Ensemble, Model
 from .optimisation import Optimisation
@@ -39,7 +40,7 @@ class Task(pl.LightningModule):
         # Not buffers: those follow the weights' type, and several processes would overwrite each other's.
         self.best = Best(self.ensemble)
         self.sums = torch.zeros(2, self.ensemble.size, dtype=torch.float64)  # this epoch's losses and sequences
-        self.averages = [value.detach().clone() for value in self.ensemble.stacked] if optimisation.average else []
+        self.averages = Averages(optimisation, list(self.ensemble.stacked))
 
     def carry(self, state: Any) -> None:
         """What the next batch starts from: nothing, unless a task reads on."""
@@ -47,6 +48,10 @@ class Task(pl.LightningModule):
     def figure(self, mean: Tensor) -> Tensor:
         """The metric from its mean over all summands."""
         return mean
+
+    def scale(self, target: Tensor) -> int:
+        """What training multiplies the loss by."""
+        return 1
 
     @abstractmethod
     def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
@@ -65,7 +70,7 @@ class Task(pl.LightningModule):
 
     def on_train_start(self) -> None:
         self.sums = self.sums.to(self.device)
-        self.averages = [each.to(own) for each, own in zip(self.averages, self.ensemble.stacked, strict=False)]
+        self.averages.place_like(list(self.ensemble.stacked))
         self.best.place_like(self.ensemble)
         self.carried = tree_map_only(Tensor, lambda part: part.to(self.device), self.carried)
         if self._can_capture():
@@ -83,19 +88,21 @@ class Task(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["task"] = {
             "sums": self.sums,
-            "averages": self.averages,
+            "averages": self.averages.state_dict(),
             "best": self.best.state_dict(),
             "carried": self.carried,
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         state = checkpoint["task"]
-        self.sums, self.averages, self.carried = state["sums"], state["averages"], state["carried"]
+        self.sums, self.carried = state["sums"], state["carried"]
+        self.averages.load_state_dict(state["averages"])
         self.best.load_state_dict(state["best"])
 
     def on_train_epoch_start(self) -> None:
         self.sums.zero_()
         self.carried = None
+        self.averages.start_epoch(self.current_epoch)
 
     def training_step(self, batch: tuple[Any, ...], batch_index: int) -> Tensor | None:
         if self.captured is None:
@@ -118,9 +125,11 @@ class Task(pl.LightningModule):
         if outcome.cost is not None:
             errors = errors + self.optimisation.price * mean_over_steps(outcome.cost, lengths)
         # A member's gradient comes from its own summand alone, so the sum trains each as if alone.
-        return errors.sum() * share
+        return errors.sum() * (share * self.scale(target))
 
     def configure_gradient_clipping(self, *_: Any, **__: Any) -> None:
+        if self.optimisation.penalty:
+            self.ensemble.add_penalty(self.optimisation.penalty)
         if self.optimisation.clip is not None:
             self.ensemble.clip_gradients(self.optimisation.clip)
 
@@ -130,14 +139,12 @@ class Task(pl.LightningModule):
         else:
             closure()  # calls training_step, and has no loss to go back from
             self.captured(self._batch)
-        with torch.no_grad():
-            for average, value in zip(self.averages, self.ensemble.stacked, strict=False):
-                average.lerp_(value, 1 - self.optimisation.average)
+        self.averages.update(list(self.ensemble.stacked))
 
     def on_validation_epoch_start(self) -> None:
         self._totals: list[Tensor] = []
         self._reading, self.carried = self.carried, None
-        self._swap_averages()
+        self.averages.swap(list(self.ensemble.stacked))
 
     def validation_step(self, batch: Split, batch_index: int) -> None:
         self._totals.append(self.evaluate(*batch))
@@ -145,15 +152,14 @@ class Task(pl.LightningModule):
     def evaluate(
         self, x: Tensor, target: Tensor, lengths: Tensor | None = None, *, max_depth: int | None = None
     ) -> Tensor:
-        """Sums over a batch that all members see, (4, M): of the metric, its summands, the depth, the sequences, or
-        the steps where those differ in length."""
+        """Sums over a batch that all members see, (4, M): of the metric, its summands, the depth, time steps."""
         x, target, lengths = Split(x, target, lengths).map(
             lambda each: each.expand(self.ensemble.size, *each.shape)
         )
         outcome: Outcome = self.ensemble(x, self.carried, lengths=lengths, max_depth=max_depth)
         self.carry(outcome.state)
         total, count = self.totals(outcome.prediction, target)
-        cases = x.size(1) if lengths is None else int(lengths[0].sum())
+        cases = x.size(1) * x.size(2) if lengths is None else int(lengths[0].sum())
         depth = mean_over_steps(outcome.depth.double(), lengths) * cases
         return torch.stack([total, torch.full_like(total, count), depth, torch.full_like(total, cases)])
 
@@ -184,7 +190,8 @@ class Task(pl.LightningModule):
         metric = self.figure(total / count)
         self.latest = {"train_loss": self._train_loss(), self.metric: metric, "depth": depth / cases}
         self.best.consider(self.sign * metric, self.current_epoch, self.ensemble)
-        self._swap_averages()
+        self.averages.consider(self.sign * metric)
+        self.averages.swap(list(self.ensemble.stacked))
 
     @torch.no_grad()
     def on_train_batch_end(self, *_: Any) -> None:
@@ -194,9 +201,9 @@ class Task(pl.LightningModule):
         loss = self._train_loss()
         unknown = torch.full_like(loss, torch.nan)
         self.latest = {"train_loss": loss, self.metric: unknown, "depth": unknown}
-        self._swap_averages()
+        self.averages.swap(list(self.ensemble.stacked))
         self.best.take(loss, self.current_epoch, self.ensemble)
-        self._swap_averages()
+        self.averages.swap(list(self.ensemble.stacked))
 
     def _train_loss(self) -> Tensor:
         sums: Tensor = self._sum_over_processes(self.sums)
@@ -208,17 +215,9 @@ class Task(pl.LightningModule):
         assert isinstance(reduced, Tensor)
         return reduced
 
-    @torch.no_grad()
-    def _swap_averages(self) -> None:
-        """Puts the averaged values in the place of the trained ones, or back."""
-        for average, value in zip(self.averages, self.ensemble.stacked, strict=False):
-            trained = value.clone()
-            value.copy_(average)
-            average.copy_(trained)
-
     def last_values(self) -> dict[str, Tensor]:
         if self.averages:
-            return dict(zip(self.ensemble.names, self.averages, strict=True))
+            return dict(zip(self.ensemble.names, self.averages.values, strict=True))
         return self.ensemble.values()
 
 
@@ -323,6 +322,9 @@ class LanguageModelling(Task):
 
     def figure(self, mean: Tensor) -> Tensor:
         return mean.exp()
+
+    def scale(self, target: Tensor) -> int:
+        return target.size(-1) if self.optimisation.sum_steps else 1
 
     def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
         return self._entropies(prediction, target).mean(1)

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
-from ..checks import finite, positive_int
+from ..checks import boolean, finite, positive_int
 from .soap import FullSOAP
 
 OPTIMIZERS = ("adam", "adamw", "sgd", "soap")
-SCHEDULES = ("constant", "cosine")
+SCHEDULES = ("constant", "cosine", "decay")
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,21 @@ class Optimisation:
     learning_rate: float = 0.01
     """The largest learning rate of the schedule."""
     schedule: str = "constant"
-    """constant, or cosine: down to zero over the whole training."""
+    """constant; cosine: down to zero over the whole training; or decay: divided once an epoch."""
+    decay: float = 1.02
+    """What the schedule decay divides by every epoch."""
+    decay_from: int = 20
+    """The first epoch, counted from 0, whose learning rate has been divided."""
     warmup: float = 0.0
     """Share of all steps over which the learning rate rises to its largest."""
     beta2: float = 0.999
     """Adam's second decay."""
     weight_decay: float = 0.0
     """L2 penalty with adam and sgd, decoupled with adamw and soap."""
+    penalty: float = 0.0
+    """Half of this times the squared length of all values is added to the loss, and clipped with it."""
+    sum_steps: bool = False
+    """Language models: the loss of a sequence is the sum over its steps, not their mean."""
     clip: float | None = None
     """Each member's gradient is scaled down to this norm."""
     price: float = 0.0
@@ -44,6 +52,10 @@ class Optimisation:
     """Of a classification: this share of a target's weight is dealt to all classes alike."""
     average: float = 0.0
     """Decay per step of the running average of the weights that is validated and kept; 0 keeps the weights."""
+    average_from: int | None = None
+    """The epoch, counted from 0, from which on the plain average of the weights is validated and kept (ASGD)."""
+    average_after: int | None = None
+    """Begin that average once an epoch is no better than the best of all but this many before it (NT-ASGD)."""
 
     def __post_init__(self) -> None:
         positive_int("epochs", self.epochs)
@@ -53,11 +65,22 @@ class Optimisation:
         finite("learning_rate", self.learning_rate, above=0.0)
         finite("weight_decay", self.weight_decay, least=0.0)
         finite("price", self.price, least=0.0)
+        finite("penalty", self.penalty, least=0.0)
+        finite("decay", self.decay, above=0.0)
+        boolean("sum_steps", self.sum_steps)
+        for name in ("decay_from", "average_from", "average_after"):
+            _count(name, getattr(self, name))
+        if self.average and self.averages_evenly:
+            raise ValueError("average is a running average; average_from and average_after are for a plain one")
         if self.clip is not None:
             finite("clip", self.clip, above=0.0)
         for name in ("warmup", "beta2", "average", "smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
+
+    @property
+    def averages_evenly(self) -> bool:
+        return self.average_from is not None or self.average_after is not None
 
     def make(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
         trained = [parameter for parameter in parameters if parameter.requires_grad]
@@ -72,12 +95,15 @@ class Optimisation:
     def rate(self, steps: int) -> Callable[[int], float]:
         """The factor on the learning rate at each of `steps` steps."""
         warm = int(self.warmup * steps)
+        an_epoch = max(1, steps // self.epochs)
 
         def factor(step: int) -> float:
             if step < warm:
                 return (step + 1) / (warm + 1)
             if self.schedule == "constant":
                 return 1.0
+            if self.schedule == "decay":
+                return float(self.decay ** -max(0, step // an_epoch - self.decay_from + 1))
             return 0.5 * (1 + math.cos(math.pi * min(1.0, (step - warm) / max(1, steps - warm))))
 
         return factor
@@ -86,3 +112,8 @@ class Optimisation:
 def _one_of(name: str, value: str, accepted: tuple[str, ...]) -> None:
     if value not in accepted:
         raise ValueError(f"{name} must be one of {', '.join(accepted)}, got {value!r}")
+
+
+def _count(name: str, value: object) -> None:
+    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+        raise ValueError(f"{name} must be an integer of at least 0, got {value!r}")

@@ -11,13 +11,15 @@ from typing import Any
 
 from ..checks import boolean
 from ..data.har import HarData
+from ..data.language import TextData
 from ..data.own import FileData
+from ..data.ptb import PtbData
 from ..data.splits import Data
 from ..data.synthetic import SyntheticData
 from ..models import Network
 from .optimisation import Optimisation
 
-DATA: dict[str, type[Any]] = {each.kind: each for each in (SyntheticData, HarData, FileData)}
+DATA: dict[str, type[Any]] = {each.kind: each for each in (SyntheticData, HarData, PtbData, TextData, FileData)}
 PRECISIONS = ("32-true", "64-true", "bf16-mixed")
 STRATEGIES = ("auto", "ddp")
 

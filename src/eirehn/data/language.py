@@ -1,0 +1,128 @@
+"""Texts to model: each word or character is to be predicted from all before it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import ClassVar, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from ..checks import positive_int
+from ..files import RunError
+from .splits import Split, Splits
+from .text import encode, vocabulary_of
+from .vocabulary import Vocabulary, check_level
+
+
+class Texts(NamedTuple):
+    """Texts as the numbers of their tokens, in order."""
+
+    train: Tensor  # (N,) int32
+    validation: Tensor
+    test: Tensor
+    vocabulary: Vocabulary
+
+
+@dataclass(frozen=True)
+class LanguageData:
+    """What texts of all kinds share; a kind says where its three texts are."""
+
+    steps: int = 35
+    """Tokens of a sequence that a training step reads, and learns from, at once."""
+    first: int | None = None
+    """Train on the first so many tokens only; on all where null."""
+
+    kind: ClassVar[str]
+    task = "language"
+
+    def __post_init__(self) -> None:
+        positive_int("steps", self.steps)
+        if self.first is not None:
+            positive_int("first", self.first)
+
+    @property
+    def augment(self) -> None:
+        return None
+
+    def smaller(self, train: int) -> Self:
+        return replace(self, first=train)
+
+    def texts(self) -> Texts:
+        raise NotImplementedError
+
+    def load(self) -> Splits:
+        """Each text as one sequence, (1, N−1), and as the targets what follows each of its tokens."""
+        train, validation, test, _ = self.texts()
+        return Splits(*(Split(text[None, :-1], text[None, 1:]) for text in (train[: self.first], validation, test)))
+
+    def vocabulary(self) -> Vocabulary:
+        return self.texts().vocabulary
+
+    @property
+    def input_size(self) -> int:
+        return len(self.vocabulary())
+
+    @property
+    def output_size(self) -> int:
+        return len(self.vocabulary())
+
+
+@dataclass(frozen=True)
+class TextData(LanguageData):
+    """Your own texts, in files."""
+
+    train: str = ""
+    """File to train on; its tokens are the vocabulary."""
+    validation: str = ""
+    """File that chooses the best epoch."""
+    test: str = ""
+    """File that gives the result."""
+    level: str = "word"
+    """word: split at white space, with <eos> for the end of a line; or char."""
+    most: int | None = None
+    """Know only so many tokens, the most frequent ones."""
+    encoding: str = "utf-8"
+    """Of the files."""
+
+    kind: ClassVar[str] = "text"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_level(self.level)
+        if self.most is not None:
+            positive_int("most", self.most)
+
+    def texts(self) -> Texts:
+        for name in ("train", "validation", "test"):
+            if not getattr(self, name):
+                raise RunError(f"data.{name} names no file; give three: --text TRAIN VALIDATION TEST")
+        files = tuple(Path(name) for name in (self.train, self.validation, self.test))
+        return read_texts(files, self.level, self.most, self.encoding)
+
+
+def read_texts(
+    files: tuple[Path, ...], level: str = "word", most: int | None = None, encoding: str = "utf-8"
+) -> Texts:
+    """Three texts by the vocabulary of the first. Those last read are kept in memory."""
+    try:
+        states = tuple((file.stat().st_size, file.stat().st_mtime_ns) for file in files)
+    except OSError as error:
+        raise RunError(f"cannot read {error.filename}: {error.strerror}") from error
+    return _read_texts(files, level, most, encoding, states)
+
+
+@lru_cache(maxsize=2)
+def _read_texts(
+    files: tuple[Path, ...], level: str, most: int | None, encoding: str, states: tuple[tuple[int, int], ...]
+) -> Texts:
+    vocabulary = vocabulary_of(files[0], level, most=most, encoding=encoding)
+    found = []
+    for file in files:
+        text = torch.from_numpy(encode(file, vocabulary, encoding=encoding))
+        if len(text) < 2:
+            raise RunError(f"{file} has no two {'words' if level == 'word' else 'characters'} to model")
+        found.append(text)
+    return Texts(found[0], found[1], found[2], vocabulary)

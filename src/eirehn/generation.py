@@ -1,0 +1,144 @@
+"""Text from a language model, token by token."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .checks import finite, positive_int
+from .data.vocabulary import EOS, Vocabulary
+from .files import RunError
+from .loading import load
+from .models import LanguageModel
+
+SHALLOW_TO_DEEP = ("grey62", "cyan", "green", "yellow", "dark_orange", "red")
+SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
+
+
+class Token(NamedTuple):
+    text: str
+    depth: float
+    """Inner steps, the mean over layers, taken when the model read it."""
+    given: bool
+    """Whether it is of the prompt."""
+
+
+class Prompt(NamedTuple):
+    ids: list[int]
+    unknown: list[str]
+    """What was given and is not in the vocabulary, each once."""
+
+
+class Piece(NamedTuple):
+    """A part of a text as it is printed, and its colour in a terminal."""
+
+    text: str
+    style: str | None = None
+
+
+def trained_language_model(
+    run: str | os.PathLike[str], *, which: str = "best", device: str | None = None
+) -> tuple[LanguageModel, Vocabulary]:
+    """The language model of a run folder and its vocabulary; on a GPU where there is one."""
+    model = load(run, which=which, device=device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    if not isinstance(model, LanguageModel):
+        raise RunError(f"{os.fspath(run)} holds no language model")
+    assert model.tokens is not None
+    return model, model.tokens
+
+
+def pieces(tokens: Iterable[Token], level: str, *, depth_of: int | None = None) -> Iterator[Piece]:
+    """A text as it comes: words with spaces between them, lines ended at `<eos>`; or characters.
+
+    With `depth_of`, the depth there could be, each has the depth it took below it, and a colour by that.
+    """
+    line_begins = True
+    for token in tokens:
+        word = "\n" if level == "word" and token.text == EOS else token.text
+        space = "" if line_begins or word == "\n" or level == "char" else " "
+        line_begins = word.endswith("\n")
+        if depth_of is None:
+            yield Piece(space + word)
+            continue
+        mark = f"{token.depth:.1f}".removesuffix(".0").translate(SUBSCRIPTS)
+        shown = f" ¶{mark}\n" if word == "\n" else f"{space}{word}{mark}"
+        yield Piece(shown, _style(token.depth, depth_of))
+
+
+def _style(depth: float, most: int) -> str:
+    last = len(SHALLOW_TO_DEEP) - 1
+    return SHALLOW_TO_DEEP[min(last, round(last * max(0.0, depth - 1) / max(1, most - 1)))]
+
+
+def read_prompt(text: str, vocabulary: Vocabulary) -> Prompt:
+    """The numbers of a prompt's tokens; of those not known, that of `<unk>`."""
+    tokens = text.replace("\n", f" {EOS} ").split() if vocabulary.level == "word" else list(text)
+    unknown = dict.fromkeys(token for token in tokens if token not in vocabulary)
+    return Prompt([int(each) for each in vocabulary.encode(tokens)], list(unknown))
+
+
+@torch.no_grad()
+def generate(
+    model: LanguageModel,
+    vocabulary: Vocabulary,
+    prompt: Sequence[int] = (),
+    *,
+    tokens: int = 100,
+    temperature: float = 1.0,
+    seed: int = 0,
+    max_depth: int | None = None,
+) -> Iterator[Token]:
+    """The prompt and then `tokens` more, each drawn from what the model expects after all before it.
+
+    The state is carried on, so that a token costs the same wherever it stands. The same seed gives the same text.
+    A line begins before the prompt, as texts that were learned from begin. Temperature 0 takes the likeliest.
+
+    >>> tokens = generate(model, model.tokens, read_prompt("the company said", model.tokens).ids)  # doctest: +SKIP
+    """
+    positive_int("tokens", tokens)
+    finite("temperature", temperature, least=0.0)
+    random = torch.Generator().manual_seed(seed)
+    model = model.eval()
+    reader = _Reader(model, max_depth)
+    logits = None
+    for index in _beginning(vocabulary):
+        logits, _ = reader.read(index)
+    for index in prompt:
+        logits, depth = reader.read(index)
+        yield Token(vocabulary.tokens[index], depth, True)
+    for _ in range(tokens):
+        index = _draw(logits, temperature, random, len(vocabulary))
+        logits, depth = reader.read(index)
+        yield Token(vocabulary.tokens[index], depth, False)
+
+
+class _Reader:
+    """Reads on token by token, one call of one shape each."""
+
+    def __init__(self, model: LanguageModel, max_depth: int | None) -> None:
+        self.model, self.max_depth = model, max_depth
+        self.device = model.embedding.weight.device
+        self.state: Any = None
+
+    def read(self, index: int) -> tuple[Tensor, float]:
+        """Logits of what comes next, (V,), and the depth taken."""
+        outcome = self.model.run(torch.tensor([[index]], device=self.device), self.state, max_depth=self.max_depth)
+        self.state = outcome.state
+        return outcome.prediction[0, 0].double().cpu(), outcome.depth.double().mean().item()
+
+
+def _beginning(vocabulary: Vocabulary) -> list[int]:
+    mark = EOS if vocabulary.level == "word" else "\n"
+    return [int(each) for each in vocabulary.encode([mark])] if mark in vocabulary else []
+
+
+def _draw(logits: Tensor | None, temperature: float, random: torch.Generator, size: int) -> int:
+    if logits is None:  # nothing was read: all are alike
+        logits = torch.zeros(size, dtype=torch.float64)
+    if temperature == 0:
+        return int(logits.argmax())
+    return int(torch.multinomial((logits / temperature).softmax(0), 1, generator=random))

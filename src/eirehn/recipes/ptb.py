@@ -1,0 +1,135 @@
+"""Language modelling: Tables 3 and 4 on the Penn Treebank, and a recipe for texts of your own."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..data.language import TextData
+from ..data.ptb import PtbData
+from ..models import Network
+from ..training.optimisation import Optimisation
+from ..training.recipe import Hardware, Recipe
+
+PAPER = Optimisation(
+    epochs=500,
+    batch_size=20,
+    optimizer="sgd",
+    learning_rate=0.2,
+    schedule="decay",
+    decay=1.02,
+    decay_from=20,
+    penalty=1e-7,
+    sum_steps=True,
+    clip=10.0,
+)
+"""Of the RHN authors' code, whose cell the paper replaces."""
+ZAREMBA = Optimisation(
+    epochs=55,
+    batch_size=20,
+    optimizer="sgd",
+    learning_rate=1.0,
+    schedule="decay",
+    decay=1.15,
+    decay_from=14,
+    sum_steps=True,
+    clip=10.0,
+)
+START = {"weight_bound": 0.04, "gate_bias": -2.0}
+HIGHWAY = Network(word_dropout=0.25, input_dropout=0.75, hidden_dropout=0.25, output_dropout=0.75, start=START)
+DEPTHS = (2, 3, 4, 5)
+
+
+def table3() -> list[Recipe]:
+    """RHN and EI-REHN of 1200 units by depth."""
+    return [*(rhn(1200, depth) for depth in DEPTHS), *(ei_rehn(1200, depth) for depth in DEPTHS)]
+
+
+def table4() -> list[Recipe]:
+    """What EI-REHN is compared with, and its two sizes; EI-REHN-1200 is in Table 3, too."""
+    return [lstm(1500), pointer(650), rhn(830, 10), ei_rehn(1000, 4), ei_rehn(1200, 4)]
+
+
+def tables() -> list[Recipe]:
+    """All rows, each once, and the RHN of 1050 units that shows whether the recipe is its authors'."""
+    rows = [*table3(), *table4(), rhn(1050, 4)]
+    return list({recipe.name: recipe for recipe in rows}.values())
+
+
+def recipes() -> list[Recipe]:
+    return [*tables(), own_text()]
+
+
+def ei_rehn(size: int, depth: int) -> Recipe:
+    network = replace(HIGHWAY, hidden_size=size, max_depth=depth, hyper_size=size // 2)
+    return _recipe(f"ptb-ei-rehn-{size}-r{depth}", network, PAPER)
+
+
+def rhn(size: int, depth: int) -> Recipe:
+    """With 1050 units and depth 4 a row of its authors' own table: 68.6."""
+    network = replace(HIGHWAY, kind="RHN", hidden_size=size, max_depth=depth)
+    return _recipe(f"ptb-rhn-{size}-r{depth}", network, PAPER)
+
+
+def lstm(size: int) -> Recipe:
+    """The large regularised LSTM of Zaremba et al. (2014)."""
+    network = Network(
+        "LSTM",
+        size,
+        num_layers=2,
+        dropout=0.65,
+        input_dropout=0.65,
+        output_dropout=0.65,
+        tied=False,
+        start={"weight_bound": 0.04},
+    )
+    return _recipe(f"ptb-lstm-{size}", network, ZAREMBA)
+
+
+def pointer(size: int) -> Recipe:
+    """An LSTM with a pointer sentinel over 100 words (Merity et al. 2016), by Zaremba et al.'s medium recipe."""
+    network = Network(
+        "LSTM",
+        size,
+        num_layers=2,
+        dropout=0.5,
+        input_dropout=0.5,
+        output_dropout=0.5,
+        tied=False,
+        pointer=100,
+        start={"weight_bound": 0.05},
+    )
+    optimisation = replace(ZAREMBA, epochs=39, decay=1.2, decay_from=6, clip=5.0)
+    return _recipe(f"ptb-lstm-{size}-pointer", network, optimisation)
+
+
+def own_text() -> Recipe:
+    """A middling network that learns any text of some hundred thousand words or characters."""
+    return Recipe(
+        name="lm",
+        network=Network(
+            "EIREHN",
+            400,
+            max_depth=4,
+            word_dropout=0.1,
+            input_dropout=0.4,
+            hidden_dropout=0.2,
+            output_dropout=0.4,
+            start=START,
+        ),
+        data=TextData(),
+        optimisation=Optimisation(
+            epochs=30,
+            batch_size=20,
+            optimizer="adamw",
+            learning_rate=2e-3,
+            schedule="cosine",
+            warmup=0.02,
+            weight_decay=0.01,
+            clip=1.0,
+        ),
+        seeds=(0,),
+    )
+
+
+def _recipe(name: str, network: Network, optimisation: Optimisation) -> Recipe:
+    return Recipe(name, network, PtbData(), optimisation, seeds=(0,), hardware=Hardware(precision="bf16-mixed"))

@@ -1,0 +1,76 @@
+"""Averages of the values over the steps of a training, validated and kept in the place of the last values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .optimisation import Optimisation
+
+
+class Averages:
+    """Of each value of M members, (M, …): a running average with a decay, or the plain one over all steps since a
+    certain epoch (ASGD), or since validation no longer said that it got better (NT-ASGD, Merity et al. 2017).
+    Until a plain average begins it is the last value. Without any of them there is nothing here to do."""
+
+    def __init__(self, optimisation: Optimisation, values: Sequence[Tensor]) -> None:
+        self.optimisation = optimisation
+        wanted = optimisation.average > 0 or optimisation.averages_evenly
+        self.values = [value.detach().clone() for value in values] if wanted else []
+        self.begun = torch.zeros(len(values[0]), dtype=torch.bool)  # (M,)
+        self.count = torch.zeros(len(values[0]), dtype=torch.float64)  # (M,): the steps an average is of
+        self.scores: list[Tensor] = []  # of every epoch, (M,) each
+
+    def __bool__(self) -> bool:
+        return bool(self.values)
+
+    def place_like(self, values: Sequence[Tensor]) -> None:
+        self.values = [each.to(own) for each, own in zip(self.values, values, strict=False)]
+        self.begun, self.count = self.begun.to(values[0].device), self.count.to(values[0].device)
+        self.scores = [each.to(values[0].device) for each in self.scores]
+
+    def start_epoch(self, epoch: int) -> None:
+        first = self.optimisation.average_from
+        if first is not None and epoch >= first:
+            self.begun.fill_(True)
+
+    @torch.no_grad()
+    def update(self, values: Sequence[Tensor]) -> None:
+        """Takes in the values of one more step."""
+        if not self.values:
+            return
+        if self.optimisation.average:
+            for average, value in zip(self.values, values, strict=True):
+                average.lerp_(value, 1 - self.optimisation.average)
+            return
+        self.count += self.begun
+        weight = 1 / self.count.clamp(min=1.0)  # (M,)
+        for average, value in zip(self.values, values, strict=True):
+            average.lerp_(value, weight.to(value.dtype).view(-1, *[1] * (value.dim() - 1)))
+
+    def consider(self, score: Tensor) -> None:
+        """Of an epoch that has ended, (M,), better when lower."""
+        patience = self.optimisation.average_after
+        if patience is None:
+            return
+        if len(self.scores) > patience:
+            self.begun |= score > torch.stack(self.scores[: len(self.scores) - patience]).amin(0)
+        self.scores.append(score.clone())
+
+    @torch.no_grad()
+    def swap(self, values: Sequence[Tensor]) -> None:
+        """Puts the averaged values in the place of the trained ones, or back."""
+        for average, value in zip(self.values, values, strict=False):
+            trained = value.clone()
+            value.copy_(average)
+            average.copy_(trained)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"values": self.values, "begun": self.begun, "count": self.count, "scores": self.scores}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.values, self.scores = list(state["values"]), list(state["scores"])
+        self.begun, self.count = state["begun"], state["count"]

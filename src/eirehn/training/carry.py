@@ -1,0 +1,204 @@
+"""A training in few and small files, to go on elsewhere: its state with the weights in 16 bits each.
+
+What a training by SGD depends on is its weights and where it stands. Every row of a weight matrix is kept as
+integers of 16 bits and one scale, which moves no weight by more than 1/65534 of the largest in its row; short
+vectors are kept as they are. The values of the best epoch would take as much room again, so they stay behind: from
+here on the values that were carried are the best so far, with the figure measured for them when they arrived.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..files import RunError, read_json, replacing, write_json
+from ..loading import KEPT
+from .checkpoints import WholeFiles, read_checkpoint
+from .columns import Windows
+from .fit import export, final_parts, make_task, precision
+from .folder import RunFolder
+from .modules import Task
+from .recipe import Recipe
+
+MOST = 56 << 20
+"""Bytes of all files together."""
+PART = (16 << 20) - 4096
+"""Bytes of one of them."""
+SHORT = 1 << 14
+"""Numbers that a tensor may have to be kept as it is."""
+LARGEST = 32767
+
+
+class Carried(NamedTuple):
+    """What was carried, and what validation says of it."""
+
+    metric: str
+    size: int
+    before: list[float]
+    """Each member's figure on validation data with its values as they were."""
+    after: list[float]
+    """With its values as they are after 16 bits."""
+    best: list[float]
+    """That of its best epoch, whose values stay behind."""
+
+
+def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None) -> Carried:
+    """Writes the training of a run folder, with its last values or those of its best epoch, to the folder `out`."""
+    if which not in KEPT:
+        raise ValueError(f"which must be one of {', '.join(KEPT)}, got {which!r}")
+    folder = RunFolder(run)
+    recipe = folder.recipe()
+    if not folder.checkpoint.exists():
+        raise RunError(f"{run} has no last.ckpt: nothing of it has been trained yet")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise RunError(f"{out} is not empty; choose another folder")
+    state = read_checkpoint(folder.checkpoint)
+    _check_optimizer(state, recipe)
+    task = make_task(recipe)
+    trained, averaged = _taken(state, task)
+    values = state["task"]["best"]["values"] if which == "best" else averaged or trained
+    best = (task.sign * state["task"]["best"]["score"]).tolist()
+    carried = {name: packed(value) for name, value in values.items()}
+    below = {name: packed(value) for name, value in trained.items()} if averaged else {}
+    state["task"]["best"]["values"] = {}
+    content = io.BytesIO()
+    torch.save({"state": state, "values": carried, "trained": below}, content)
+    whole = content.getvalue()
+    if len(whole) > MOST:
+        raise RunError(f"{run} takes {len(whole) / 2**20:.1f} MiB to carry, more than {MOST >> 20}")
+    before = validation(task, recipe, values, device)
+    after = validation(task, recipe, {name: unpacked(each) for name, each in carried.items()}, device)
+    about = {
+        "recipe": recipe.to_dict(),
+        "which": which,
+        "metric": task.metric,
+        "before": before,
+        "after": after,
+        "best": best,
+        "parts": _write_parts(whole, out),
+    }
+    write_json(out / "carry.json", about)  # last: without it there is nothing to unpack
+    return Carried(task.metric, len(whole), before, after, best)
+
+
+def unpack(carry: Path, run: Path, *, device: str | None = None) -> Carried:
+    """Makes a run folder of what `pack` wrote, whose training goes on where it was left."""
+    if not (carry / "carry.json").exists():
+        raise RunError(f"{carry} holds no training: it has no carry.json")
+    about = read_json(carry / "carry.json")
+    whole = _read_parts(carry, about)
+    recipe = Recipe.from_dict(about["recipe"])
+    content: dict[str, Any] = torch.load(io.BytesIO(whole), map_location="cpu", weights_only=True)
+    state = content["state"]
+    values, trained = (
+        {name: unpacked(each) for name, each in content[part].items()} for part in ("values", "trained")
+    )
+    task = make_task(recipe)
+    state["state_dict"] = {key: (trained or values)[name] for key, name in _keys(task).items()}
+    state["task"]["averages"]["values"] = [values[name] for name in task.ensemble.names] if trained else []
+    after = validation(task, recipe, values, device)
+    epochs = _ended_epochs(state)
+    if epochs:
+        score = task.sign * torch.tensor(after, dtype=torch.float64)
+        state["task"]["best"] |= {"score": score, "epoch": torch.full(score.shape, epochs - 1)}
+    state["task"]["best"]["values"] = {name: value.clone() for name, value in values.items()}
+    folder = RunFolder(run)
+    with folder:
+        folder.open(recipe)
+        if folder.checkpoint.exists():
+            raise RunError(f"{run} holds a training already; choose another folder")
+        task.on_load_checkpoint(state)
+        task.ensemble.load(trained or values)
+        export(task, recipe, run)
+        WholeFiles().save_checkpoint(state, folder.checkpoint)
+    return Carried(about["metric"], len(whole), about["before"], after, about["best"])
+
+
+def packed(value: Tensor) -> dict[str, Tensor]:
+    """A tensor of rows as integers of 16 bits and a scale for each row; a short one as it is."""
+    if value.numel() <= SHORT or not value.is_floating_point():
+        return {"exact": value.cpu()}
+    rows = value.cpu().double()
+    scale = rows.abs().amax(-1, keepdim=True) / LARGEST
+    numbers = (rows / torch.where(scale > 0, scale, 1.0)).round()
+    return {"numbers": numbers.to(torch.int16), "scale": scale.to(value.dtype)}
+
+
+def unpacked(content: Mapping[str, Tensor]) -> Tensor:
+    if "exact" in content:
+        return content["exact"]
+    return (content["numbers"].double() * content["scale"].double()).to(content["scale"].dtype)
+
+
+@torch.no_grad()
+def validation(task: Task, recipe: Recipe, values: Mapping[str, Tensor], device: str | None) -> list[float]:
+    """Each member's figure with these values, as validation during the training has it."""
+    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    task.to(place, next(iter(values.values())).dtype)
+    split = recipe.data.load().validation
+    language = recipe.data.task == "language"
+    parts = Windows(split, recipe.optimisation.batch_size) if language else final_parts(recipe, split)
+    with precision(recipe, place):
+        found, _ = task.measure(parts, values)
+    task.cpu()
+    return found
+
+
+def _check_optimizer(state: Mapping[str, Any], recipe: Recipe) -> None:
+    for optimizer in state["optimizer_states"]:
+        if any(isinstance(each, Tensor) for kept in optimizer["state"].values() for each in kept.values()):
+            raise RunError(
+                f"{recipe.optimisation.optimizer} remembers more than fits: only trainings by sgd can be carried"
+            )
+
+
+def _keys(task: Task) -> dict[str, str]:
+    """What a member calls each value, by what a checkpoint calls it."""
+    return {f"ensemble.stacked.{index}": name for index, name in enumerate(task.ensemble.names)}
+
+
+def _taken(state: dict[str, Any], task: Task) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """The trained values and, where there are any, their averages, out of a state that is left without them."""
+    trained = {name: state["state_dict"][key] for key, name in _keys(task).items()}
+    averaged = dict(zip(task.ensemble.names, state["task"]["averages"]["values"], strict=False))
+    state["state_dict"], state["task"]["averages"]["values"] = {}, []
+    return trained, averaged
+
+
+def _ended_epochs(state: Mapping[str, Any]) -> int:
+    return max(len(each["epochs"]) for each in state["callbacks"].values() if "epochs" in each)
+
+
+def _write_parts(whole: bytes, out: Path) -> list[dict[str, Any]]:
+    parts = []
+    for number, at in enumerate(range(0, len(whole), PART)):
+        content = whole[at : at + PART]
+        name = f"carry.{number:02}"
+        with replacing(out / name) as file:
+            file.write(content)
+        parts.append({"name": name, "sha256": hashlib.sha256(content).hexdigest()})
+    return parts
+
+
+def _read_parts(carry: Path, about: Mapping[str, Any]) -> bytes:
+    try:
+        parts: Sequence[Mapping[str, str]] = about["parts"]
+        contents = [(carry / Path(part["name"]).name).read_bytes() for part in parts]
+        wrong = [
+            part["name"]
+            for part, content in zip(parts, contents, strict=True)
+            if hashlib.sha256(content).hexdigest() != part["sha256"]
+        ]
+    except OSError as error:
+        raise RunError(f"cannot read {error.filename}: {error.strerror}") from error
+    except (KeyError, TypeError) as error:
+        raise RunError(f"{carry / 'carry.json'} is damaged: {error!r}") from error
+    if wrong:
+        raise RunError(f"{carry / wrong[0]} is damaged")
+    return b"".join(contents)

@@ -1,0 +1,100 @@
+"""The rows of Tables 3 and 4 are the paper's networks by the RHN authors' recipe."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from language import small_language_recipe, written
+
+import eirehn
+from eirehn import cli
+from eirehn.data.ptb import PtbData
+from eirehn.files import read_json
+from eirehn.models import LanguageModel
+from eirehn.recipes import find, ptb
+from eirehn.recipes.reproduce import Experiment, experiments, report_on, reproduce
+from eirehn.recipes.results import label, paper_figure
+
+
+def millions(name: str) -> float:
+    with torch.device("meta"):
+        model = LanguageModel(find(name).network, 10_000)
+    return sum(parameter.numel() for parameter in model.parameters()) / 1e6
+
+
+@pytest.mark.parametrize(
+    ("name", "size", "figure"),
+    [
+        ("ptb-rhn-1200-r2", 20.7, 73.4),
+        ("ptb-rhn-1200-r3", 23.5, 69.8),
+        ("ptb-rhn-1200-r4", 26.4, 68.3),
+        ("ptb-rhn-1200-r5", 29.3, 67.6),
+        ("ptb-ei-rehn-1200-r2", 25.3, 69.2),
+        ("ptb-ei-rehn-1200-r3", 25.3, 67.4),
+        ("ptb-ei-rehn-1200-r4", 25.3, 66.2),
+        ("ptb-ei-rehn-1200-r5", 25.3, 66.8),
+        ("ptb-ei-rehn-1000-r4", 19, 68.7),
+        ("ptb-rhn-830-r10", 24, 66.0),
+        ("ptb-lstm-1500", 66, 78.4),
+        ("ptb-lstm-650-pointer", 20, 70.9),  # 21M in its authors' table
+    ],
+)
+def test_rows(name: str, size: float, figure: float) -> None:
+    found = millions(name)
+    if name == "ptb-rhn-830-r10":
+        assert 23 < found < 24.5
+    else:
+        assert round(found, 1 if isinstance(size, float) else None) == size
+    assert paper_figure(find(name)) == figure
+    assert find(name) in experiments()["ptb"].rows
+
+
+def test_only_the_rows_themselves_are_the_papers() -> None:
+    row = find("ptb-ei-rehn-1200-r4")
+    assert paper_figure(replace(row, network=replace(row.network, output_dropout=0.5))) is None
+    assert paper_figure(replace(row, optimisation=replace(row.optimisation, epochs=30))) == 66.2
+    assert paper_figure(find("ptb-rhn-1050-r4")) is None  # its authors', not the paper's
+    assert label(row) == "EI-REHN-1200, depth 4"
+
+
+def test_the_recipe_is_that_of_the_reading() -> None:
+    for row in (find("ptb-ei-rehn-1200-r4"), find("ptb-rhn-1050-r4")):
+        assert row.data == PtbData(steps=35)
+        o, n = row.optimisation, row.network
+        assert (o.optimizer, o.learning_rate, o.batch_size, o.epochs) == ("sgd", 0.2, 20, 500)
+        assert (o.schedule, o.decay, o.decay_from, o.clip) == ("decay", 1.02, 20, 10.0)
+        assert (o.penalty, o.weight_decay, o.sum_steps, o.average) == (1e-7, 0.0, True, 0.0)
+        drops = (n.word_dropout, n.input_dropout, n.hidden_dropout, n.output_dropout)
+        assert drops == (0.25, 0.75, 0.25, 0.75)
+        assert n.start["weight_bound"] == 0.04
+        assert n.start["gate_bias"] == -2.0
+        assert n.tied
+        assert n.num_layers == 1
+
+
+def test_an_experiment_from_nothing_to_a_report(tmp_path: Path) -> None:
+    small = small_language_recipe(written(tmp_path, train=500, test=100), epochs=1)
+    rows = [small, replace(small, name="small-rhn", network=replace(small.network, kind="RHN"))]
+    with eirehn.use_backend("auto"):
+        reproduce(Experiment("some", "Some rows", "Two.", rows), tmp_path / "out", command="eirehn …", jobs=1)
+    kept = read_json(tmp_path / "out" / "results.json")
+    assert [row["metric"] for row in kept["rows"]] == ["perplexity"] * 2
+    assert [row["label"] for row in kept["rows"]] == ["EI-REHN-24, depth 2", "RHN-24, depth 2"]
+    assert "test perplexity" in (tmp_path / "out" / "report.html").read_text()
+    page = report_on([tmp_path / "out" / small.name], tmp_path / "again.html", command="eirehn …")
+    assert "EI-REHN-24" in page.read_text()
+
+
+def test_rows_by_short_names() -> None:
+    chosen = cli._chosen(experiments()["ptb"], ["ei-rehn-1200-r4,rhn-1050-r4", "ptb-lstm-1500"])
+    assert chosen == ["ptb-ei-rehn-1200-r4", "ptb-rhn-1050-r4", "ptb-lstm-1500"]
+    with pytest.raises(cli.UsageError, match=r"no row 'ei-rehn-1300-r4'; did you mean 'ptb-ei-rehn-1200-r4'"):
+        cli._chosen(experiments()["ptb"], ["ei-rehn-1300-r4"])
+
+
+def test_each_row_is_there_once() -> None:
+    names = [row.name for row in ptb.recipes()]
+    assert len(set(names)) == len(names) == 14

@@ -1,0 +1,212 @@
+"""The language model against its definition, written out by hand in NumPy's float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from torch import nn
+
+from eirehn.models import LanguageModel, Network, SequenceModel, word_mask
+from eirehn.report.published import published
+
+Array = npt.NDArray[np.float64]
+DROPS = {"word_dropout": 0.25, "input_dropout": 0.75, "hidden_dropout": 0.25, "output_dropout": 0.75}
+
+
+def sigm(x: Array) -> Array:
+    return 1 / (1 + np.exp(-x))
+
+
+class Recorded:
+    """`F.dropout` that also keeps what it returned, so that the masks drawn are known."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.masks: list[tuple[float, Array]] = []
+        original = nn.functional.dropout
+
+        def dropout(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+            out = original(x, p, training, inplace)
+            if training and p > 0:
+                assert bool((x == 1).all())  # a mask is made from ones
+                self.masks.append((p, out.double().numpy()))
+            return out
+
+        monkeypatch.setattr(nn.functional, "dropout", dropout)
+
+
+def rhn(x: Array, h: Array, cell: Any, depth: int, x_mask: Array, h_mask: Array) -> Array:
+    """One time step of the RHN by the reading: `x` in `W_x x` and `h` in `W h` are masked, the carry is not."""
+    W, W_x, b = (getattr(cell, name).detach().double().numpy() for name in ("W_h", "W_x", "b"))
+    H = h.shape[1]
+    for r in range(depth):
+        pre = (h * h_mask) @ W[r].T + b[r] + ((x * x_mask) @ W_x.T if r == 0 else 0.0)
+        s, t = np.tanh(pre[:, :H]), sigm(pre[:, H:])
+        h = t * s + (1 - t) * h
+    return h
+
+
+def eirehn(x: Array, h: Array, cell: Any, depth: int, x_mask: Array, h_mask: Array) -> Array:
+    """One time step of EI-REHN by the reading's table, the printed reading of the weight change."""
+    p = {name: value.detach().double().numpy() for name, value in cell.named_parameters()}
+    alpha, beta = np.log1p(np.exp(p["alpha_hat"])), sigm(p["beta_hat"])
+    H, before = h.shape[1], h
+    alpha_t = sigm((h * h_mask) @ p["W_ah"].T + (x * x_mask) @ p["W_ax"].T + p["b_a"])
+    s, g_hat = (np.broadcast_to(p[name], h.shape) for name in ("s_0", "g_0"))
+    z = np.broadcast_to(p["z_0"], (len(h), len(p["z_0"])))
+    c = np.zeros((len(h), 2 * H))
+    h = before
+    for r in range(1, depth + 1):
+        d = np.maximum(beta + np.exp(alpha) - np.exp((alpha + alpha_t) * r), 0)
+        z = np.tanh(s @ p["W_zh"].T + g_hat @ p["W_zg"].T + z @ p["W_z"].T + p["b_z"])
+        w, g_bar = z @ p["P"].T, sigm(z @ p["P_bar"].T + p["b_bar"])
+        hh = np.concatenate([h, h], 1)
+        pre = g_bar * ((h * h_mask) @ p["W_h"].T + c * hh) + (1 - g_bar) * w * hh + p["b"]
+        pre = pre + (x * x_mask) @ p["W_x"].T if r == 1 else pre
+        c = c + w
+        s, g_hat = np.tanh(pre[:, :H]), sigm(pre[:, H:])
+        g = d * g_hat
+        h = g * s + (1 - g) * h
+    return h
+
+
+@pytest.mark.parametrize(("kind", "step"), [("RHN", rhn), ("EIREHN", eirehn)])
+@pytest.mark.parametrize("layers", [1, 2])
+def test_all_dropouts_by_hand(kind: str, step: Any, layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    B, T, V, H, depth = 3, 7, 5, 4, 3
+    network = Network(kind, H, num_layers=layers, max_depth=depth, start={"weight_bound": 0.5}, **DROPS)
+    model = LanguageModel(network, V).double()
+    recorded = Recorded(monkeypatch)
+    tokens = torch.randint(0, V, (B, T))
+    hx = torch.randn(layers, B, H).double()
+    outcome = model.run(tokens, hx)
+    assert [p for p, _ in recorded.masks] == [0.25, *[0.75, 0.25] * layers, 0.75]  # words, input and state, output
+    (_, words), *inner, (_, output) = recorded.masks
+    assert output.shape == (B, 1, H)
+    for _, mask in inner:
+        assert mask.shape == (B, H)
+    embedding, bias = model.embedding.weight.detach().numpy(), model.bias.detach().numpy()
+    fate: dict[tuple[int, int], float] = {}
+    for b in range(B):
+        for t in range(T):
+            fate.setdefault((b, int(tokens[b, t])), words[b, t])
+    states = [hx[layer].numpy() for layer in range(layers)]
+    for t in range(T):
+        x = np.stack([embedding[tokens[b, t]] * fate[b, int(tokens[b, t])] for b in range(B)])
+        for layer, cell in enumerate(model.body.cells):
+            x_mask, h_mask = inner[2 * layer][1], inner[2 * layer + 1][1]
+            states[layer] = x = step(x, states[layer], cell, depth, x_mask, h_mask)
+        logits = (x * output[:, 0]) @ embedding.T + bias
+        np.testing.assert_allclose(outcome.prediction[:, t].detach().numpy(), logits, rtol=1e-11, atol=1e-13)
+    np.testing.assert_allclose(outcome.state.detach().numpy(), np.stack(states), rtol=1e-11, atol=1e-13)
+
+
+def test_word_masks() -> None:
+    """Kept or dropped as a whole, apart in each sequence, as often as asked for, and inverted."""
+    torch.manual_seed(0)
+    tokens = torch.randint(0, 40, (500, 35))
+    mask = word_mask(torch.ones(500, 35), tokens, 0.25)[..., 0]
+    kept = []
+    for row, fates in zip(tokens.tolist(), mask.tolist(), strict=True):
+        by_word: dict[int, set[float]] = {}
+        for token, fate in zip(row, fates, strict=True):
+            by_word.setdefault(token, set()).add(fate)
+        assert all(len(each) == 1 for each in by_word.values())
+        kept += [next(iter(each)) for each in by_word.values()]
+    assert set(np.round(kept, 6)) == {0.0, round(1 / 0.75, 6)}
+    assert np.mean(np.array(kept) > 0) == pytest.approx(0.75, abs=4 * (0.25 * 0.75 / len(kept)) ** 0.5)
+
+
+def test_nothing_is_dropped_in_evaluation() -> None:
+    plain = LanguageModel(Network("RHN", 4, max_depth=2), 5)
+    dropping = LanguageModel(Network("RHN", 4, max_depth=2, **DROPS), 5).eval()
+    dropping.load_state_dict(plain.state_dict())
+    tokens = torch.randint(0, 5, (2, 6))
+    assert torch.equal(dropping(tokens), plain(tokens))
+
+
+def test_an_lstm_as_zaremba_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dropout on the embedded words and on the last output, drawn anew at every step, and two matrices of words."""
+    network = Network("LSTM", 4, input_dropout=0.4, output_dropout=0.6, tied=False, start={"weight_bound": 0.3})
+    model = LanguageModel(network, 6)
+    seen: list[tuple[float, tuple[int, ...]]] = []
+
+    def dropout(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+        seen.append((p, tuple(x.shape)))
+        return x
+
+    monkeypatch.setattr(nn.functional, "dropout", dropout)
+    tokens = torch.randint(0, 6, (2, 7))
+    logits = model(tokens)
+    assert seen == [(0.4, (2, 7, 4)), (0.6, (2, 7, 4))]
+    assert model.output is not None
+    out, _ = model.body(model.embedding(tokens))
+    torch.testing.assert_close(logits, out @ model.output.T + model.bias)
+    for parameter in model.parameters():
+        assert 0.2 < parameter.abs().max() <= 0.3
+
+
+def test_initial_values() -> None:
+    """U(±0.04) for weights and plain biases, −2 for the transform gates, and what the elastic gate needs."""
+    torch.manual_seed(0)
+    bound = {"weight_bound": 0.04}
+    model = LanguageModel(Network("RHN", 30, max_depth=3, start={**bound, "gate_bias": -2.0}), 50)
+    for name, parameter in model.named_parameters():
+        values = parameter.detach()
+        if name.endswith(".b"):
+            assert bool((values[:, 30:] == -2).all())
+            values = values[:, :30]
+        assert values.abs().max() <= 0.04
+        assert values.std() == pytest.approx(0.04 / 3**0.5, rel=0.3), name
+    model = LanguageModel(Network("EIREHN", 30, max_depth=3, start={**bound, "gate_bias": -2.0}), 50)
+    own = {"alpha_hat", "beta_hat", "b_a", "b_bar", "W_ah", "W_ax"}
+    for name, parameter in model.named_parameters():
+        if name.split(".")[-1] not in own:
+            values = parameter.detach()[:30] if name.endswith(".b") else parameter.detach()
+            assert values.abs().max() <= 0.04
+            assert values.std() == pytest.approx(0.04 / 3**0.5, rel=0.4), name
+    cell: Any = model.body.cells[0]
+    assert nn.functional.softplus(cell.alpha_hat.detach()).tolist() == pytest.approx([0.05] * 30)
+    assert int(model.run(torch.zeros(1, 3, dtype=torch.int64)).depth.min()) == 3
+
+
+def count(network: Network, vocabulary: int = 10_000) -> int:
+    with torch.device("meta"):
+        return sum(parameter.numel() for parameter in LanguageModel(network, vocabulary).parameters())
+
+
+def test_the_published_parameter_counts() -> None:
+    table = published()["ptb_test_perplexity_by_depth_hidden_1200"]
+    for depth, millions in zip(table["RHN"]["depth"], table["RHN"]["parameters_millions"], strict=True):
+        assert round(count(Network("RHN", 1200, max_depth=depth)) / 1e6, 1) == millions
+    assert round(count(Network("EIREHN", 1200, hyper_size=600)) / 1e6, 2) == 25.34
+    assert round(count(Network("EIREHN", 1000, hyper_size=500)) / 1e6) == 19
+    assert round(count(Network("RHN", 830, max_depth=10)) / 1e6) in (23, 24)  # 23.5 in its authors' table
+    assert round(count(Network("LSTM", 1500, num_layers=2, tied=False)) / 1e6) == 66
+
+
+@pytest.mark.parametrize("change", [{"word_dropout": 0.1}, {"output_dropout": 0.1}, {"tied": False}])
+def test_what_is_for_language_models_alone(change: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match="belong to language models"):
+        SequenceModel(Network("RHN", 4, **change), 2, 2)
+
+
+def test_evaluation_has_all_digits_of_the_logits() -> None:
+    model = LanguageModel(Network("EIREHN", 8, max_depth=2), 6)
+    tokens = torch.randint(0, 6, (2, 5))
+    with torch.autocast("cpu", torch.bfloat16):
+        assert model(tokens).dtype == torch.bfloat16
+        assert model.eval()(tokens).dtype == torch.float32
+
+
+def test_members_draw_masks_of_their_own() -> None:
+    from eirehn.training.ensemble import Ensemble
+
+    model = LanguageModel(Network("EIREHN", 8, max_depth=2, **DROPS), 6)
+    ensemble = Ensemble([model, model]).train()
+    one, other = ensemble(torch.randint(0, 6, (2, 3, 5)).expand(2, 3, 5)).prediction
+    assert not torch.equal(one, other)

@@ -1,0 +1,58 @@
+"""Texts made up for tests, of which it is known how well they can be predicted."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+
+from eirehn.data.language import TextData
+from eirehn.models import Network
+from eirehn.training.optimisation import Optimisation
+from eirehn.training.recipe import Hardware, Recipe
+
+CHANCES = (0.7, 0.2, 0.1)
+RATE = -sum(chance * math.log(chance) for chance in CHANCES)
+"""Nats a word: what is left to guess when the last word is known."""
+WORDS = [f"w{index}" for index in range(24)]
+
+
+def chain(count: int, seed: int) -> list[str]:
+    """Words each of which follows from the one before it: three may, with chances of their own."""
+    random = np.random.default_rng(seed)
+    follows = (np.arange(len(WORDS))[:, None] * 5 + np.array([1, 8, 15])) % len(WORDS)
+    word, found = 0, []
+    for choice in random.choice(3, size=count, p=CHANCES):
+        word = int(follows[word, choice])
+        found.append(WORDS[word])
+    return found
+
+
+def written(folder: Path, *, train: int = 6000, test: int = 1500) -> TextData:
+    """Three files of such words, ten a line."""
+    for name, count, seed in (("train", train, 0), ("validation", test, 1), ("test", test, 2)):
+        words = chain(count, seed)
+        lines = [" ".join(words[at : at + 10]) for at in range(0, count, 10)]
+        (folder / f"{name}.txt").write_text("\n".join(lines) + "\n", "utf-8")
+    return TextData(8, None, *(str(folder / f"{name}.txt") for name in ("train", "validation", "test")))
+
+
+def small_language_recipe(data: TextData, **options: object) -> Recipe:
+    settings = {"epochs": 3, "batch_size": 10, "optimizer": "adam", "learning_rate": 0.01, "clip": 1.0, **options}
+    return Recipe(
+        name="small-language",
+        network=Network(
+            "EIREHN",
+            24,
+            max_depth=2,
+            word_dropout=0.05,
+            input_dropout=0.1,
+            hidden_dropout=0.05,
+            output_dropout=0.1,
+        ),
+        data=data,
+        optimisation=Optimisation(**settings),  # type: ignore[arg-type]
+        seeds=(0,),
+        hardware=Hardware(accelerator="cpu"),
+    )

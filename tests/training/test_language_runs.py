@@ -1,0 +1,242 @@
+"""Language models trained from a text to a run folder, read back, evaluated and made to write."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+import torch
+from language import RATE, WORDS, chain, small_language_recipe, written
+from test_resume import StopAt, same, train_with_stops
+
+import eirehn
+from eirehn import cli
+from eirehn.data.language import TextData
+from eirehn.data.vocabulary import Vocabulary
+from eirehn.files import RunError, read_json
+from eirehn.generation import generate, pieces, read_prompt
+from eirehn.models import LanguageModel, Network
+from eirehn.training import fit
+from eirehn.training.evaluation import evaluate, evaluate_together
+from eirehn.training.recipe import Recipe
+
+MARGIN = 1.5
+"""Nats a token that a model must know beyond how frequent words are. There are 1.9 to be known."""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("language")
+    with eirehn.use_backend("auto"):
+        fit.train(small_language_recipe(written(folder)), folder / "run")
+    return folder / "run"
+
+
+def unigram_entropy(train: Path, test: Path) -> float:
+    """Nats a token of the test text by the frequencies of the training text."""
+    counts = Counter(train.read_text().replace("\n", " <eos> ").split())
+    total = sum(counts.values())
+    tokens = test.read_text().replace("\n", " <eos> ").split()
+    return -sum(math.log(counts[token] / total) for token in tokens) / len(tokens)
+
+
+def test_a_small_model_learns_a_text(trained: Path) -> None:
+    recipe = Recipe.from_dict(read_json(trained / "recipe.json"))
+    assert isinstance(recipe.data, TextData)
+    result = read_json(trained / "result.json")
+    known = unigram_entropy(Path(recipe.data.train), Path(recipe.data.test))
+    reached = math.log(result["values"][0])
+    assert reached < known - MARGIN
+    assert reached > 0.9 * RATE * 10 / 11  # ends of lines are certain where ten words are counted; words are not
+    assert result["metric"] == "perplexity"
+
+
+def test_evaluation_reads_the_whole_text(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the model read back, over all the test text at once, one column, no token left out."""
+    model = eirehn.load(trained)
+    assert isinstance(model, LanguageModel)
+    assert model.tokens == Vocabulary.load(trained / "vocabulary.json")
+    assert set(model.tokens.tokens) == {*WORDS, "<eos>", "<unk>"}
+    text = (trained.parent / "test.txt").read_text().replace("\n", " <eos> ").split()
+    tokens = torch.from_numpy(model.tokens.encode(text)).long()[None]
+    with torch.no_grad():
+        chances = model(tokens[:, :-1]).double().softmax(-1).gather(-1, tokens[:, 1:, None])
+    expected = math.exp(-chances.log().mean().item())
+    assert evaluate(trained).values[0] == pytest.approx(expected, rel=1e-5)
+    assert evaluate(trained, batch=1).values[0] == pytest.approx(expected, rel=1e-5)
+    assert read_json(trained / "result.json")["values"][0] == pytest.approx(expected, rel=1e-5)
+    assert evaluate(trained, batch=30).values[0] != pytest.approx(expected, rel=1e-5)  # thirty times from nothing
+    assert evaluate(trained, split="validation", batch=10).values[0] == pytest.approx(
+        read_json(trained / "result.json")["best_validation"][0], rel=1e-5
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"optimizer": "sgd", "schedule": "decay", "average_after": 0}], ids=str)
+@pytest.mark.parametrize("every", [0.0, 1e9], ids=["saved every step", "saved on request"])
+def test_a_training_that_was_stopped_has_the_same_bits(
+    options: dict[str, object], every: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = small_language_recipe(written(tmp_path, train=500, test=100), penalty=1e-4, sum_steps=True, **options)
+    fit.train(recipe, tmp_path / "straight")  # 6 batches an epoch
+    stops = [StopAt(4, killed=False), StopAt(8, killed=True), StopAt(13, killed=False)]
+    train_with_stops(recipe, tmp_path / "stopped", stops, monkeypatch, every)
+    same(tmp_path / "stopped", tmp_path / "straight")
+
+
+def test_members_trained_together(tmp_path: Path) -> None:
+    """Two members without dropout end where each ends alone: they read the same text in the same order."""
+    data = written(tmp_path, train=500, test=100)
+    plain = small_language_recipe(data, epochs=1)
+    network = replace(plain.network, word_dropout=0.0, input_dropout=0.0, hidden_dropout=0.0, output_dropout=0.0)
+    both = fit.train(replace(plain, network=network, seeds=(3, 4)), tmp_path / "both")
+    for index, seed in enumerate((3, 4)):
+        alone = fit.train(replace(plain, network=network, seeds=(seed,)), tmp_path / f"alone-{seed}")
+        assert both["values"][index] == pytest.approx(alone["values"][0], rel=1e-4)
+
+
+def test_the_same_seed_writes_the_same_text(trained: Path) -> None:
+    model = eirehn.load(trained)
+
+    def text(seed: int, temperature: float = 1.0) -> list[str]:
+        drawn = generate(model, model.tokens, [3], tokens=60, seed=seed, temperature=temperature)
+        return [token.text for token in drawn]
+
+    assert text(0) == text(0)
+    assert text(0) != text(1)
+    assert text(0, temperature=0.0) == text(1, temperature=0.0)
+
+
+def test_what_is_written_is_what_the_model_expects(trained: Path) -> None:
+    """Token by token with the state carried on, as the model has it for the whole text, and by its chances."""
+    model = eirehn.load(trained)
+    drawn = list(generate(model, model.tokens, [2, 5], tokens=12, temperature=0.0))
+    ids = [int(each) for each in model.tokens.encode(["<eos>", *(token.text for token in drawn)])]
+    with torch.no_grad():
+        logits = model(torch.tensor([ids]))[0]
+    assert [token.given for token in drawn] == [True] * 2 + [False] * 12
+    for at, index in enumerate(ids[3:], 2):
+        assert logits[at, index] == pytest.approx(logits[at].max().item(), abs=1e-5)
+    assert all(token.depth == 2 for token in drawn)
+    # The words of a chain follow each other as they do in the text that was learned.
+    words = [token.text for token in generate(model, model.tokens, tokens=3000, seed=1) if token.text != "<eos>"]
+    real = chain(6000, 0)
+    allowed = set(pairwise(real))
+    followed = [pair in allowed for pair in pairwise(words)]
+    assert sum(followed) / len(followed) > 0.8
+
+
+def test_generate_by_command(trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["generate", str(trained), "--prompt", "w1 zebra w2 zebra", "--tokens", "30", "--temperature", "0.8"]
+    assert cli.main(command) == 0
+    out, err = capsys.readouterr()
+    assert "<unk>" in err
+    assert err.count("'zebra'") == 1
+    words = out.split()
+    assert words[:4] == ["w1", "<unk>", "w2", "<unk>"]
+    assert "\x1b" not in out
+    assert cli.main(command) == 0
+    assert capsys.readouterr().out == out
+    assert cli.main([*command, "--show-depth"]) == 0
+    with_depth = capsys.readouterr().out
+    assert with_depth.split()[0] == "w1₂"
+    assert with_depth.translate(str.maketrans("", "", "₂¶")).split() == words
+    assert cli.main([*command, "--temperature", "-1"]) == 2
+    assert "temperature" in capsys.readouterr().err
+
+
+def test_lines_and_depths_as_they_are_printed() -> None:
+    from eirehn.generation import Token
+
+    tokens = [Token("a", 1.0, True), Token("b", 2.5, False), Token("<eos>", 4.0, False), Token("c", 2.0, False)]
+    assert "".join(piece.text for piece in pieces(tokens, "word")) == "a b\nc"
+    shown = list(pieces(tokens, "word", depth_of=4))
+    assert "".join(piece.text for piece in shown) == "a₁ b₂.₅ ¶₄\nc₂"
+    assert shown[0].style != shown[2].style
+    letters = [Token("a", 1.0, True), Token("\n", 1.0, True), Token("b", 1.0, True)]
+    assert "".join(piece.text for piece in pieces(letters, "char")) == "a\nb"
+
+
+def test_a_prompt_of_characters() -> None:
+    vocabulary = Vocabulary("char", ("<unk>", "a", "b", "\n"))
+    assert read_prompt("abz a", vocabulary) == ([1, 2, 0, 0, 1], ["z", " "])
+
+
+def test_texts_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Any three texts, by words and by characters."""
+    written(tmp_path, train=1000, test=60)
+    files = [str(tmp_path / f"{name}.txt") for name in ("train", "validation", "test")]
+    small = ["--network.hidden_size", "8", "--optimisation.epochs", "1", "--hardware.accelerator", "cpu"]
+    for level in ("word", "char"):
+        out = tmp_path / level
+        command = ["train", "--recipe", "lm", "--text", *files, "--level", level, *small, "--out", str(out)]
+        assert cli.main(command) == 0
+        assert "test perplexity" in capsys.readouterr().out
+        assert Vocabulary.load(out / "vocabulary.json").level == level
+        assert cli.main(["evaluate", str(out), "--split", "test", "--batch", "1"]) == 0
+        assert "mean: perplexity" in capsys.readouterr().out
+        assert cli.main(["generate", str(out), "--tokens", "5"]) == 0
+        assert capsys.readouterr().out.strip()
+
+
+@pytest.mark.parametrize(
+    ("command", "message"),
+    [
+        (["train", "--recipe", "lm"], "--text TRAIN VALIDATION TEST"),
+        (["train", "--recipe", "lm", "--text", "a.txt", "b.txt"], "three files"),
+        (["train", "--recipe", "lm", "--text", "a.txt", "b.txt", "c.txt"], "cannot read .*a.txt"),
+        (["train", "--recipe", "lm", "--text", "a", "b", "c", "--level", "line"], "level must be one of"),
+    ],
+)
+def test_wrong_commands(
+    command: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(command) == 2
+    import re
+
+    assert re.search(message, capsys.readouterr().err)
+
+
+def test_a_vocabulary_that_does_not_fit(trained: Path, tmp_path: Path) -> None:
+    for name in ("model.json", "best.safetensors"):
+        (tmp_path / name).write_bytes((trained / name).read_bytes())
+    Vocabulary("word", ("<unk>", "<eos>", "a")).save(tmp_path / "vocabulary.json")
+    with pytest.raises(RunError, match="does not fit"):
+        eirehn.load(tmp_path)
+
+
+def test_columns_belong_to_texts(tmp_path: Path) -> None:
+    from small import small
+
+    fit.train(small(epochs=1), tmp_path)
+    with pytest.raises(ValueError, match="these data are none"):
+        evaluate(tmp_path, batch=1)
+
+
+def test_models_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two regularised LSTMs and a third with a pointer as one: the mean of what each expects."""
+    data = written(tmp_path, train=2000, test=300)
+    network = Network(
+        "LSTM", 16, num_layers=2, dropout=0.1, input_dropout=0.1, output_dropout=0.1, tied=False, start={}
+    )
+    plain = replace(small_language_recipe(data, epochs=2), network=network, seeds=(0, 1))
+    fit.train(plain, tmp_path / "a")
+    fit.train(replace(plain, network=replace(network, pointer=5), seeds=(2,)), tmp_path / "b")
+    models = [eirehn.load(tmp_path / "a", seed=seed) for seed in (0, 1)] + [eirehn.load(tmp_path / "b")]
+    tokens = data.texts().test.long()[None]
+    with torch.no_grad():
+        each = [model(tokens[:, :-1]).double().softmax(-1).gather(-1, tokens[:, 1:, None]) for model in models]
+    together = evaluate_together([tmp_path / "a", tmp_path / "b"])
+    assert together.members == 3
+    assert together.value == pytest.approx(math.exp(-(sum(each) / 3).log().mean().item()), rel=1e-5)
+    assert together.value < math.exp(-sum(chances.log().mean().item() for chances in each) / 3)
+    assert cli.main(["evaluate", str(tmp_path / "a"), str(tmp_path / "b"), "--together"]) == 0
+    assert f"together, 3 models: perplexity {together.value:.6g}" in capsys.readouterr().out

@@ -1,0 +1,216 @@
+"""The optimisation of the language models, step by step, against plain float64 torch written out by hand."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from eirehn.data.splits import Split
+from eirehn.models import LanguageModel, Network
+from eirehn.training.averages import Averages
+from eirehn.training.columns import Columns, Windows
+from eirehn.training.modules import LanguageModelling
+from eirehn.training.optimisation import Optimisation
+
+RECIPE = Optimisation(
+    optimizer="sgd",
+    learning_rate=0.2,
+    schedule="decay",
+    decay=1.02,
+    decay_from=20,
+    penalty=1e-7,
+    sum_steps=True,
+    clip=10.0,
+)
+
+
+def text(count: int) -> Split:
+    tokens = torch.arange(count, dtype=torch.int32)
+    return Split(tokens[None, :-1], tokens[None, 1:])
+
+
+def hand_written_loss(model: LanguageModel, x: torch.Tensor, target: torch.Tensor, h: torch.Tensor) -> Any:
+    """An RHN of depth 1 and the tied softmax, one operation at a time."""
+    cell: Any = model.body.cells[0]
+    H = cell.hidden_size
+    loss = torch.zeros((), dtype=torch.float64)
+    for t in range(x.size(1)):
+        pre = h @ cell.W_h[0].T + model.embedding.weight[x[:, t]] @ cell.W_x.T + cell.b[0]
+        s, gate = torch.tanh(pre[:, :H]), torch.sigmoid(pre[:, H:])
+        h = gate * s + (1 - gate) * h
+        logits = h @ model.embedding.weight.T + model.bias
+        for b in range(x.size(0)):
+            chance = logits[b].exp()[target[b, t]] / logits[b].exp().sum()
+            loss = loss - chance.log()
+    return loss / x.size(0), h.detach()
+
+
+@pytest.mark.parametrize("clip", [10.0, 0.5], ids=["rarely clipped", "clipped"])
+def test_three_steps_of_the_recipe_by_hand(clip: float) -> None:
+    """Loss summed over steps and averaged over sequences, penalty, clipping, SGD, the state carried on."""
+    torch.manual_seed(0)
+    B, T, V, H = 4, 6, 9, 5
+    penalty = 1e-2  # large, so that a mistake shows
+    optimisation = Optimisation(optimizer="sgd", learning_rate=0.2, penalty=penalty, sum_steps=True, clip=clip)
+    model = LanguageModel(Network("RHN", H, max_depth=1), V).double()
+    task = LanguageModelling([model], optimisation)
+    optimizer = optimisation.make(task.parameters())
+    tokens = torch.randint(0, V, (B, 3 * T + 1))
+    h = torch.zeros(B, H, dtype=torch.float64)
+    for number in range(3):
+        at = slice(number * T, (number + 1) * T)
+        x, target = tokens[:, :-1][:, at], tokens[:, 1:][:, at]
+        loss, h = hand_written_loss(model, x, target, h)
+        whole = loss + penalty / 2 * sum(value.square().sum() for value in model.parameters())
+        gradients = torch.autograd.grad(whole, list(model.parameters()))
+        norm = math.sqrt(sum(float(each.square().sum()) for each in gradients))
+        assert (norm > clip) == (clip == 0.5)
+        with torch.no_grad():
+            for value, gradient in zip(model.parameters(), gradients, strict=True):
+                value -= 0.2 * gradient * min(1.0, clip / norm)
+
+        optimizer.zero_grad()
+        found = task.training_step((x[None], target[None], 1.0), number)
+        torch.testing.assert_close(found, loss.detach(), rtol=1e-7, atol=0)
+        found.backward()
+        task.configure_gradient_clipping()
+        optimizer.step()
+        ours = task.ensemble.values()
+        for name, value in model.named_parameters():
+            torch.testing.assert_close(ours[name][0], value.detach(), rtol=1e-5, atol=1e-7)
+    mean = (task.sums[0] / task.sums[1]).item()  # what is told of training is a mean over tokens all the same
+    assert 0.5 < mean < 2 * math.log(V)
+
+
+def test_the_learning_rate_of_every_epoch() -> None:
+    """As the RHN authors have it, epochs counted from 0: 0.2 / 1.02^max(i − 20 + 1, 0)."""
+    from dataclasses import replace
+
+    an_epoch = 1327
+    rate = replace(RECIPE, epochs=500).rate(500 * an_epoch)
+    for epoch in (0, 1, 18, 19, 20, 21, 100, 499):
+        expected = 1.02 ** -max(epoch - 20 + 1, 0)
+        assert rate(epoch * an_epoch) == pytest.approx(expected, rel=1e-12)
+        assert rate((epoch + 1) * an_epoch - 1) == pytest.approx(expected, rel=1e-12)
+    assert rate(20 * an_epoch) == pytest.approx(1 / 1.02)
+    assert rate(20 * an_epoch - 1) == 1.0
+
+
+def test_columns_are_read_on() -> None:
+    """A text of 0, 1, 2, … in three columns: the arithmetic of who reads what when."""
+    loader = Columns(text(101), 3, 4, members=2)
+    assert len(loader) == 33 // 4
+    batches = list(loader)
+    assert len(batches) == 8
+    for number, (x, target, share) in enumerate(batches):
+        assert x.shape == (2, 3, 4)
+        assert x.dtype == torch.int64
+        assert share == 1.0
+        expected = np.arange(4) + 4 * number + 33 * np.arange(3)[:, None]
+        assert x[0].tolist() == x[1].tolist() == expected.tolist()
+        assert target[0].tolist() == (expected + 1).tolist()
+    assert [x.tolist() for x, *_ in loader] == [x.tolist() for x, *_ in batches]  # every epoch the same
+
+
+def test_columns_go_on_from_where_they_were() -> None:
+    whole = [x.tolist() for x, *_ in Columns(text(101), 3, 4)]
+    for stop in range(1, 8):
+        loader = Columns(text(101), 3, 4)
+        for number, _ in enumerate(loader, 1):
+            if number == stop:
+                break
+        other = Columns(text(101), 3, 4)
+        other.load_state_dict(loader.state_dict())
+        assert [x.tolist() for x, *_ in other] == whole[stop:]
+        assert [x.tolist() for x, *_ in other] == whole
+
+
+def test_processes_share_the_columns() -> None:
+    parts = [next(iter(Columns(text(101), 3, 4, rank=rank, world=2))) for rank in range(2)]
+    assert [x[0, :, 0].tolist() for x, *_ in parts] == [[0, 66], [33]]
+    assert [share for *_, share in parts] == [pytest.approx(4 / 3), pytest.approx(2 / 3)]
+
+
+def test_a_text_too_short_to_train_on() -> None:
+    with pytest.raises(ValueError, match="too short"):
+        Columns(text(10), 3, 4)
+
+
+@pytest.mark.parametrize("batch", [1, 2, 7])
+def test_windows_cover_the_text(batch: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Windows, "size", 20)
+    found = torch.cat([part.target for part in Windows(text(101), batch)], 1)
+    assert found.shape == (batch, 100 // batch)
+    assert found.flatten().tolist() == list(range(1, batch * (100 // batch) + 1))
+
+
+def test_a_figure_does_not_depend_on_the_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One column, whatever the windows: every token but the first, from all before it."""
+    torch.manual_seed(0)
+    tokens = torch.randint(0, 6, (1, 90))
+    model = LanguageModel(Network("EIREHN", 8, max_depth=2, output_dropout=0.5, start={"weight_bound": 0.8}), 6)
+    task = LanguageModelling([model], Optimisation())
+    split = Split(tokens[:, :-1], tokens[:, 1:])
+    chances = model.eval()(tokens[:, :-1]).detach().double().softmax(-1).gather(-1, tokens[:, 1:, None])
+    expected = math.exp(-chances.log().mean().item())
+    for size in (1, 13, 89, 1024):
+        monkeypatch.setattr(Windows, "size", size)
+        found, depth = task.measure(Windows(split, 1), task.ensemble.values())
+        assert found[0] == pytest.approx(expected, rel=1e-5)
+        assert depth == [pytest.approx(2.0)]
+
+
+def step_through(optimisation: Optimisation, epochs: list[list[float]], scores: list[float]) -> list[float]:
+    """The average at the end of each epoch, of one number that takes the given values."""
+    value = torch.zeros(1, 1)
+    averages = Averages(optimisation, [value])
+    ends = []
+    for epoch, (values, score) in enumerate(zip(epochs, scores, strict=True)):
+        averages.start_epoch(epoch)
+        for each in values:
+            averages.update([torch.full((1, 1), each)])
+        ends.append(averages.values[0].item())
+        averages.consider(torch.tensor([score]).double())
+    return ends
+
+
+def test_plain_averages() -> None:
+    epochs = [[1.0, 2.0], [3.0, 5.0], [7.0, 9.0], [11.0, 2.0]]
+    scores = [9.0, 8.0, 7.0, 6.0]
+    assert step_through(Optimisation(average_from=2), epochs, scores) == pytest.approx([2.0, 5.0, 8.0, 29 / 4])
+    assert step_through(Optimisation(average_from=0), epochs, scores) == pytest.approx(
+        [1.5, 11 / 4, 27 / 6, 40 / 8]
+    )
+    # NT-ASGD with a patience of 1: the fourth epoch is worse than the second, so averaging begins with the fifth.
+    epochs, scores = [*epochs, [4.0, 8.0]], [9.0, 7.0, 7.5, 7.4, 7.0]
+    assert step_through(Optimisation(average_after=1), epochs, scores) == pytest.approx([2.0, 5.0, 9.0, 2.0, 6.0])
+
+
+def test_averages_of_members_begin_apart() -> None:
+    averages = Averages(Optimisation(average_after=0), [torch.zeros(2, 3)])
+    averages.consider(torch.tensor([5.0, 5.0]).double())
+    averages.consider(torch.tensor([4.0, 6.0]).double())  # the second got worse
+    for each in (1.0, 3.0):
+        averages.update([torch.full((2, 3), each)])
+    assert averages.values[0].tolist() == [[3.0] * 3, [2.0] * 3]
+
+
+def test_one_kind_of_average() -> None:
+    with pytest.raises(ValueError, match="running average"):
+        Optimisation(average=0.9, average_from=3)
+
+
+def test_sgd_keeps_nothing() -> None:
+    """So that weights and position are all of a training's state."""
+    parameter = nn.Parameter(torch.ones(3))
+    optimizer = RECIPE.make([parameter])
+    parameter.grad = torch.ones(3)
+    optimizer.step()
+    assert not optimizer.state_dict()["state"] or all(
+        value is None for state in optimizer.state_dict()["state"].values() for value in state.values()
+    )
