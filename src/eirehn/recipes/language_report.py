@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..report.content import Report
+from ..report.metric import METRICS
 from ..training.recipe import Recipe
 from . import analysis
 
@@ -28,8 +29,6 @@ def content(
         results=results,
         notice=notice,
         curves=[analysis.learning_curve(run.folder) for run in runs],
-        metric_name="test perplexity",
-        metric_unit="",
-        lower_is_better=True,
-        scale=1.0,
+        loss_name="training loss (nats a token, with dropout)",
+        **METRICS["perplexity"]._asdict(),
     )
