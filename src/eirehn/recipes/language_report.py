@@ -32,3 +32,7 @@ def content(
         loss_name="training loss (nats a token, with dropout)",
         **METRICS["perplexity"]._asdict(),
     )
+
+
+def complete(results: dict[str, Any], runs: Sequence[analysis.Trained]) -> None:
+    """The results need nothing from the models themselves."""
