@@ -15,6 +15,7 @@ import eirehn.training.fit as fit
 from eirehn.files import RunError
 from eirehn.loading import read_values
 from eirehn.training.callbacks import Stopped
+from eirehn.training.checkpoints import KIND, MARK
 from eirehn.training.recipe import DATA, Recipe
 
 
@@ -75,6 +76,6 @@ def test_a_checkpoint_of_another_version(recipe: Recipe, tmp_path: Path, monkeyp
     with pytest.raises(Stopped):
         fit.train(recipe, tmp_path)
     content = (tmp_path / "last.ckpt").read_bytes()
-    (tmp_path / "last.ckpt").write_bytes(content.replace(b"training state 2", b"training state 1", 1))
+    (tmp_path / "last.ckpt").write_bytes(content.replace(MARK, KIND + b"1\n", 1))
     with pytest.raises(RunError, match="another version"):
         fit.train(recipe, tmp_path)
