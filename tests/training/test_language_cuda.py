@@ -1,0 +1,96 @@
+"""Language models on a GPU: a recorded step is the plain one, nothing waits, and what is learned there can be read."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from language import small_language_recipe, written
+
+import eirehn.training.fit as fit
+from eirehn.generation import generate, trained_language_model
+from eirehn.loading import read_values
+from eirehn.training.evaluation import evaluate
+from eirehn.training.modules import Task
+from eirehn.training.recipe import Hardware, Recipe
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+SGD: dict[str, Any] = {
+    "optimizer": "sgd",
+    "learning_rate": 0.25,
+    "schedule": "decay",
+    "decay_from": 1,
+    "sum_steps": True,
+    "penalty": 1e-4,
+    "clip": 10.0,
+}
+
+
+def on_gpu(recipe: Recipe, *, capture: bool = True, precision: str = "32-true", size: int = 24) -> Recipe:
+    network = replace(recipe.network, hidden_size=size)
+    return replace(
+        recipe, network=network, hardware=Hardware(accelerator="gpu", precision=precision, capture=capture)
+    )
+
+
+def without_dropout(recipe: Recipe) -> Recipe:
+    names = ("word_dropout", "input_dropout", "hidden_dropout", "output_dropout")
+    return replace(recipe, network=replace(recipe.network, **dict.fromkeys(names, 0.0)))
+
+
+@pytest.mark.parametrize("options", [SGD, {**SGD, "average_from": 1}], ids=["sgd", "asgd"])
+def test_a_recorded_step_is_the_plain_one(options: dict[str, Any], tmp_path: Path) -> None:
+    recipe = without_dropout(small_language_recipe(written(tmp_path, train=1000, test=200), **options))
+    found = []
+    for capture in (True, False):
+        fit.train(on_gpu(recipe, capture=capture), tmp_path / str(capture))
+        found.append(read_values(tmp_path / str(capture) / "last.safetensors"))
+    for key, value in found[1].items():
+        torch.testing.assert_close(found[0][key], value, rtol=1e-3, atol=1e-5)
+
+
+class Watching(pl.Callback):
+    """Lets no step but an epoch's first two wait for the GPU."""
+
+    graphs = 0
+
+    def on_train_batch_start(self, trainer: pl.Trainer, task: Task, batch: Any, index: int) -> None:
+        if trainer.current_epoch > 0 and index == 2:
+            torch.cuda.set_sync_debug_mode("error")
+
+    def on_train_batch_end(self, trainer: pl.Trainer, task: Task, outputs: Any, batch: Any, index: int) -> None:
+        if index == trainer.num_training_batches - 1:
+            torch.cuda.set_sync_debug_mode("default")
+        assert task.captured is not None
+        self.graphs = len(task.captured.recorded)
+
+
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode")
+@pytest.mark.parametrize(("precision", "size"), [("32-true", 24), ("bf16-mixed", 256)])
+def test_no_step_waits(precision: str, size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, watching = fit.make_trainer, Watching()
+    monkeypatch.setattr(fit, "make_trainer", lambda plan, path, calls: made(plan, path, [watching, *calls]))
+    recipe = small_language_recipe(written(tmp_path, train=1000, test=200), **SGD)
+    try:
+        fit.train(on_gpu(recipe, precision=precision, size=size), tmp_path / "run")
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert watching.graphs == 2  # of an epoch's first batch, which starts from nothing, and of the others
+
+
+@pytest.mark.parametrize(("precision", "size"), [("32-true", 24), ("bf16-mixed", 256)])
+def test_what_was_learned(precision: str, size: int, tmp_path: Path) -> None:
+    recipe = small_language_recipe(written(tmp_path))
+    result = fit.train(on_gpu(recipe, precision=precision, size=size), tmp_path / "run")
+    assert result["values"][0] < 6  # of 24 words, three may follow
+    for device in ("cuda", "cpu"):
+        rel = 1e-2 if precision == "bf16-mixed" else 1e-4
+        assert evaluate(tmp_path / "run", device=device).values == pytest.approx(result["values"], rel=rel)
+    model, vocabulary = trained_language_model(tmp_path / "run")
+    texts = [[token.text for token in generate(model, vocabulary, tokens=20, seed=1)] for _ in range(2)]
+    assert texts[0] == texts[1]
