@@ -1,4 +1,4 @@
-"""Language models on a GPU: a recorded step is the plain one, nothing waits, and what is learned there can be read."""
+"""Language models on a GPU: a recorded step is the plain one, nothing waits, and the result can be read."""
 
 from __future__ import annotations
 
