@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 
-from .data.vocabulary import Vocabulary
 from .files import RunError, read_json
 from .models import LanguageModel, Network, Scaling, SequenceModel
 
@@ -52,6 +51,8 @@ def load(run: str | os.PathLike[str], *, seed: int | None = None, which: str = "
     for name, parameter in own.items():
         parameter.data = values[name][index].clone()
     if isinstance(model, LanguageModel):
+        from .data.vocabulary import Vocabulary
+
         model.tokens = Vocabulary.load(folder / "vocabulary.json")
         if len(model.tokens) != model.vocabulary:
             raise RunError(f"{folder / 'vocabulary.json'} does not fit the model it lies beside")
