@@ -25,7 +25,7 @@ from eirehn.training.evaluation import evaluate, evaluate_together
 from eirehn.training.recipe import Recipe
 
 MARGIN = 1.5
-"""Nats a token that a model must know beyond how frequent words are. There are 1.9 to be known."""
+"""Nats a token that a model must know beyond how frequent words are. There are 2.4 to be known."""
 
 
 @pytest.fixture(scope="module")
