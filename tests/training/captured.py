@@ -122,7 +122,7 @@ def read(
         enable_model_summary=False,
         num_sanity_val_steps=0,
     )
-    with fit._quiet():
+    with fit.quiet():
         data = Sentences(members, "cuda" if accelerator == "gpu" else "cpu")
         trainer.fit(task, datamodule=data, ckpt_path=checkpoint)
     return task
