@@ -122,3 +122,24 @@ def test_a_damaged_checkpoint_is_told_and_kept(tmp_path: Path, monkeypatch: pyte
 def _flipped(content: bytes) -> bytes:
     middle = len(content) // 2
     return content[:middle] + bytes([content[middle] ^ 0x10]) + content[middle + 1 :]
+
+
+class AskTwice(pl.Callback):
+    """Asks a training to stop in the middle of a step, and again before that step has ended."""
+
+    def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        if trainer.global_step == 5:
+            saving = next(each for each in trainer.callbacks if isinstance(each, Saving))
+            saving._note(2, None)
+            saving._note(2, None)
+
+
+def test_asked_twice_it_stops_at_once_and_goes_on_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = fit.make_trainer
+    monkeypatch.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [AskTwice(), *calls]))
+    with pytest.raises(Stopped):
+        fit.train(small(), tmp_path / "asked", save_seconds=0.0)
+    monkeypatch.setattr(fit, "make_trainer", made)
+    fit.train(small(), tmp_path / "asked")
+    fit.train(small(), tmp_path / "straight")
+    same(tmp_path / "asked", tmp_path / "straight")

@@ -17,7 +17,7 @@ from .modules import Task
 
 
 class Stopped(Exception):  # noqa: N818  # no error: it was asked for
-    """The training was asked to stop, and its state is on the disk."""
+    """The training was asked to stop; a state of it is on the disk."""
 
 
 class History(pl.Callback):
@@ -84,8 +84,8 @@ class Saving(pl.Callback):
                 self._handlers[number] = signal.signal(number, self._note)
 
     def _note(self, number: int, frame: Any) -> None:
-        if self._signal is not None:  # asked twice: no waiting
-            raise KeyboardInterrupt
+        if self._signal is not None:  # asked twice: no waiting, and what was saved last is what there is
+            raise Stopped
         self._signal = number
 
     def on_train_batch_end(self, trainer: pl.Trainer, task: pl.LightningModule, *_: Any) -> None:
