@@ -15,7 +15,8 @@ import eirehn
 from eirehn.cli import main
 from eirehn.data.own import FileData
 from eirehn.files import read_json
-from eirehn.recipes import find
+from eirehn.recipes import classified, find
+from eirehn.recipes.analysis import Trained
 from eirehn.training import fit
 from eirehn.training.folder import RunFolder
 from eirehn.training.recipe import Hardware, Recipe
@@ -105,6 +106,55 @@ def test_regress(ragged: Path, tmp_path: Path) -> None:
         found = model(torch.from_numpy(x), lengths=torch.from_numpy(lengths))[:, 0].numpy()
     error = np.mean((found - level) ** 2) / data.scaling.target_scale[0] ** 2
     assert read_json(run / "result.json")["values"][1] == pytest.approx(error, rel=1e-4)
+
+
+def test_report(ragged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with np.load(ragged) as file:
+        arrays = dict(file)
+    arrays["y"] = np.where(arrays["y"] == "above", 7, 3)
+    arrays["y"][0] = 5  # of which none can be held out
+    np.savez(ragged, **arrays)
+    run, page = tmp_path / "run", tmp_path / "page.html"
+    start = ["--network.start", "{alpha: 0.1, decay_bias: -1.5, decay_scale: 1.0}"]  # depth differs
+    words = ["--recipe", "classify", "--data", str(ragged), "--optimisation.epochs", "8", *start]
+    assert main([*trained(run, *words), "--network.max_depth", "4"]) == 0
+    assert main(["report", str(run), "--out", str(page)]) == 0
+    assert page.exists()
+
+    told = Trained(run)
+    accuracies, depths = zip(*classified.accuracies_and_depths(told), strict=True)
+    result = read_json(run / "result.json")
+    assert accuracies == pytest.approx(result["values"], abs=1e-12)
+    assert depths == pytest.approx(result["depth"], rel=1e-6)
+    test = FileData(path=str(ragged)).division.test
+    lengths, y = arrays["lengths"][test], arrays["y"][test]
+    alone = [
+        [
+            eirehn.load(run, seed=seed)
+            .run(torch.from_numpy(arrays["X"][row : row + 1, : arrays["lengths"][row]]))
+            .depth
+            for row in test
+        ]
+        for seed in (0, 1)
+    ]  # 2 of N of (1, 1, T)
+    counts = np.bincount(np.concatenate([each.flatten() for seed in alone for each in seed]), minlength=5)
+    assert classified.histogram(told).counts == counts.tolist()
+    assert len(set(counts[1:].tolist()) - {0}) > 1
+    by_class = classified.class_depth(told)
+    assert by_class.classes == ["3", "7"]
+    assert by_class.count == [int((y == 3).sum()), int((y == 7).sum())]
+    means = np.array([[each.double().mean().item() for each in seed] for seed in alone]).mean(0)  # (N,)
+    assert by_class.depth == pytest.approx([means[y == 3].mean(), means[y == 7].mean()], rel=1e-9)
+    shown = {(len(each.signals), len(each.depth)) for each in classified.windows(told)}
+    assert shown <= {(length, length) for length in lengths.tolist()}
+
+
+def test_no_report_of_numbers(ragged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    words = ["--recipe", "regress", "--data", str(ragged), "--data.target", "level", "--optimisation.epochs", "1"]
+    assert main(trained(run, *words)) == 0
+    assert main(["report", str(run), "--out", str(tmp_path / "page.html")]) == 2
+    assert "no report of numbers" in capsys.readouterr().err
 
 
 def small(path: Path, **options: Any) -> Recipe:

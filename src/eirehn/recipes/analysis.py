@@ -38,6 +38,8 @@ class Trained:
             seed for seed, value in zip(self.recipe.seeds, result["values"], strict=True) if value is not None
         ]
         self.models = [load(folder, seed=seed) for seed in self.seeds]
+        for model in self.models:
+            model.scaling = None  # what they are given here, the splits, is in the units of the training
 
     @property
     def label(self) -> str:
@@ -183,11 +185,12 @@ def savings(runs: Sequence[Trained], figures: Figures = errors_and_depths, *, ro
 
 
 def _reading(run: Trained) -> Callable[[], None]:
-    x = split_for_test(run.recipe.data).x.to(run.models[0].head.weight.dtype)
+    test = split_for_test(run.recipe.data)
+    x, given = test.x.to(run.models[0].head.weight.dtype), {} if test.lengths is None else {"lengths": test.lengths}
 
     def read() -> None:
         for model in run.models:
-            model(x)
+            model(x, **given)
 
     return read
 

@@ -38,11 +38,26 @@ class Reading(NamedTuple):
     """What one model says of the test data."""
 
     probability: Tensor  # (N, C)
-    depth: Tensor  # (layers · directions, N, T)
+    depth: Tensor  # (layers · directions, N, T): 0 where a sequence has ended
+    lengths: Tensor  # (N,)
 
     @property
     def taken_for(self) -> Tensor:
         return self.probability.argmax(-1)  # (N,)
+
+    @property
+    def spent(self) -> Tensor:
+        """The mean depth of each sequence, (N,)."""
+        return self.depth.double().sum((0, 2)) / (len(self.depth) * self.lengths)
+
+    @property
+    def mean_depth(self) -> float:
+        return self.depth.double().sum().item() / (len(self.depth) * int(self.lengths.sum()))
+
+    @property
+    def steps(self) -> Tensor:
+        """The depth of every step that there is, (layers · directions, steps)."""
+        return self.depth[:, torch.arange(self.depth.size(2)) < self.lengths[:, None]]
 
 
 _readings: WeakKeyDictionary[Trained, list[Reading]] = WeakKeyDictionary()
@@ -61,20 +76,19 @@ def read(model: SequenceModel, split: Split, max_depth: int | None = None) -> Re
     """In parts, so that a large split does not take more memory than there is."""
     probabilities, depths = [], []
     for part in Parts(split):
-        outcome = model.run(part.x.to(model.head.weight), max_depth=max_depth)
+        outcome = model.run(part.x.to(model.head.weight), lengths=part.lengths, max_depth=max_depth)
         probabilities.append(outcome.prediction.double().softmax(-1).cpu())
         depths.append(outcome.depth.to("cpu", torch.int16))  # kept for every model of a table
-    return Reading(torch.cat(probabilities), torch.cat(depths, 1))
+    count, steps = split.x.shape[:2]
+    lengths = torch.full((count,), steps) if split.lengths is None else split.lengths
+    return Reading(torch.cat(probabilities), torch.cat(depths, 1), lengths)
 
 
 def accuracies_and_depths(run: Trained, max_depth: int | None = None) -> list[tuple[float, float]]:
     """The accuracy and the mean depth of each of the run's models."""
     test = split_for_test(run.recipe.data)
     found = readings(run) if max_depth is None else [read(model, test, max_depth) for model in run.models]
-    return [
-        ((each.taken_for == test.target).double().mean().item(), each.depth.double().mean().item())
-        for each in found
-    ]
+    return [((each.taken_for == test.target).double().mean().item(), each.mean_depth) for each in found]
 
 
 def classes(run: Trained) -> list[str]:
@@ -88,7 +102,7 @@ def signals(run: Trained) -> list[str]:
 def _names(data: object, attribute: str, number: int, otherwise: str) -> list[str]:
     """Those that the data has itself, and numbers from 1 on where it has none."""
     names = getattr(data, attribute, None)
-    return [f"{otherwise} {index}" for index in range(1, number + 1)] if names is None else list(names)
+    return [f"{otherwise} {index}" for index in range(1, number + 1)] if names is None else list(map(str, names))
 
 
 def confusion_matrix(taken_for: Tensor, target: Tensor, number: int) -> list[list[int]]:
@@ -120,15 +134,15 @@ def confusion(run: Trained) -> Confusion:
 
 
 def class_depth(run: Trained) -> ClassDepth:
-    """How much of each class is told, and the depth spent on it, over the run's models."""
-    target, names = split_for_test(run.recipe.data).target, classes(run)
-    of_class = [target == index for index in range(len(names))]
+    """How much of each class that there is to be told is told, and the depth spent on it, over the run's models."""
+    target = split_for_test(run.recipe.data).target
+    found = {name: target == index for index, name in enumerate(classes(run)) if (target == index).any()}
+    names, of_class = list(found), list(found.values())
     accuracy, depth = [], []  # [seed][class]
     for reading in readings(run):
         right = (reading.taken_for == target).double()  # (N,)
-        spent = reading.depth.double().mean((0, 2))  # (N,)
         accuracy.append([right[which].mean().item() for which in of_class])
-        depth.append([spent[which].mean().item() for which in of_class])
+        depth.append([reading.spent[which].mean().item() for which in of_class])
     several = len(run.models) > 1
     return ClassDepth(
         label=run.label,
@@ -144,7 +158,7 @@ def class_depth(run: Trained) -> ClassDepth:
 
 def histogram(run: Trained) -> DepthHistogram:
     """How often the run's models spent each depth, in all layers."""
-    depths = torch.cat([reading.depth.flatten() for reading in readings(run)])
+    depths = torch.cat([reading.steps.flatten() for reading in readings(run)])
     counts = torch.bincount(depths, minlength=run.recipe.network.max_depth + 1).tolist()
     return DepthHistogram(run.label, counts, run.recipe.network.num_layers)
 
@@ -164,13 +178,13 @@ def windows(run: Trained) -> list[Window]:
 
 def _window(run: Trained, reading: Reading, index: int) -> Window:
     test, names, channels = split_for_test(run.recipe.data), classes(run), signals(run)
-    taken_for = int(reading.taken_for[index])
+    taken_for, end = int(reading.taken_for[index]), int(reading.lengths[index])
     frame = test.x.size(-1) // len(channels)  # time steps that the network reads as one
     return Window(
         label=run.label,
         names=channels,
-        signals=test.x[index].unflatten(-1, (frame, len(channels))).flatten(0, 1).tolist(),
-        depth=reading.depth[:, index].double().mean(0).repeat_interleave(frame).tolist(),
+        signals=test.x[index, :end].unflatten(-1, (frame, len(channels))).flatten(0, 1).tolist(),
+        depth=reading.depth[:, index, :end].double().mean(0).repeat_interleave(frame).tolist(),
         true=names[int(test.target[index])],
         predicted=names[taken_for],
         probability=reading.probability[index, taken_for].item(),
@@ -245,4 +259,4 @@ def _size(run: Trained) -> int:
 
 def _most_varied(runs: Sequence[Trained]) -> Trained:
     """The run whose depths differ most from window to window and step to step: the one worth looking at."""
-    return max(runs, key=lambda run: readings(run)[0].depth.double().mean(0).std().item())
+    return max(runs, key=lambda run: readings(run)[0].steps.double().mean(0).std(correction=0).item())

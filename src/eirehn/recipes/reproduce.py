@@ -98,6 +98,7 @@ class Cut:
 VIEWS: dict[str, Any] = {
     "synthetic": synthetic_report,
     "har": classified,
+    "files": classified,
     "ptb": language_report,
     "text": language_report,
 }
@@ -150,6 +151,8 @@ def _view(recipes: Sequence[Recipe]) -> Any:
     kinds = {recipe.data.kind for recipe in recipes}
     if len(kinds) > 1:
         raise ValueError(f"a report is about runs on one kind of data, not on {' and '.join(sorted(kinds))}")
+    if kinds == {"files"} and any(recipe.data.task == "regression" for recipe in recipes):
+        raise ValueError("there is no report of numbers of your own sequences; eirehn evaluate gives the figures")
     return VIEWS[kinds.pop()]
 
 
