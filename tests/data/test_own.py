@@ -197,6 +197,39 @@ def test_a_group_is_in_one_part(tmp_path: Path) -> None:
         ).load()
 
 
+def test_a_group_in_two_parts_that_the_file_names(tmp_path: Path) -> None:
+    x, y = sequences(), classes()
+    people = [f"p{row // 4}" for row in range(24)]
+    named = {"part": ["train"] * 15 + ["test"] * 9, "who": people}  # p3 is in both
+    path = written(tmp_path, "a.csv", long_csv(x, y, extra=named))
+    with pytest.raises(RunError, match="group 'p3' is in two parts, train and test"):
+        replace(LONG, path=path, group="who", split="part").load()
+    named["part"] = ["train"] * 16 + ["test"] * 8
+    path = written(tmp_path, "b.csv", long_csv(x, y, extra=named))
+    assert replace(LONG, path=path, group="who", split="part").division.test.tolist() == list(range(16, 24))
+
+
+@pytest.mark.parametrize(
+    ("size", "options", "message"),
+    [
+        (1e300, {}, "too large to standardise, up to .*e.30"),
+        (1e39, {"standardise": False}, "the file has values that are too large for single precision"),
+        (1e300, {"task": "regression", "target": "level"}, "too large to standardise"),
+        (1e39, {"task": "regression", "target": "level", "standardise": False}, "the target has values"),
+    ],
+)
+def test_numbers_that_do_not_fit(size: float, options: dict[str, Any], message: str, tmp_path: Path) -> None:
+    x = np.stack(sequences(equal=True))
+    level = np.arange(1.0, 25.0)
+    if "target" in options:
+        level *= size
+    else:
+        x *= size
+    path = arrays(tmp_path / "a.npz", X=x, y=np.array(classes()), level=level)
+    with pytest.raises(ValueError, match=message):
+        FileData(path=path, **options).load()
+
+
 def test_every_class_keeps_its_share(tmp_path: Path) -> None:
     y = np.array([0] * 80 + [1] * 20)
     data = FileData(path=arrays(tmp_path / "a.npz", X=np.zeros((100, 3)), y=y), validation=0.2, test=0.1)
@@ -349,6 +382,9 @@ def test_bad_npz(tmp_path: Path) -> None:
     assert "whole numbers" in message(X=x, y=y, lengths=np.ones(9))
     assert "row 1, step 2, column 0: a value is not finite" in message(
         X=np.where(np.arange(72).reshape(9, 4, 2) == 12, np.inf, x), y=y
+    )
+    assert "as many channels, got 2 in train, 1 in test" in message(
+        X_train=x, y_train=y, X_test=x[:, :, :1], y_test=y
     )
     regression = {"options": {"task": "regression"}}
     assert "must be numbers" in message(X=x, y=np.array(["a"] * 9), **regression)

@@ -31,11 +31,12 @@ def read_npz(path: Path, roles: Roles, *, task: str, ragged: bool) -> Cases:
     values = roles.values[0] if roles.values else "X"
     if values not in arrays and f"{values}_train" in arrays:
         return _join(
+            path,
             [
                 _part(path, arrays, roles, values, part, task, ragged)
                 for part in PARTS
                 if f"{values}_{part}" in arrays
-            ]
+            ],
         )
     return _cases(path, arrays, roles, values, "", task, ragged)
 
@@ -82,7 +83,11 @@ def _part(path: Path, arrays: Arrays, roles: Roles, values: str, part: str, task
     return cases._replace(part=np.full(len(cases.x), part))
 
 
-def _join(all_parts: list[Cases]) -> Cases:
+def _join(path: Path, all_parts: list[Cases]) -> Cases:
+    widths = {str(each.part[0]): each.x[0].shape[1] for each in all_parts if each.part is not None}
+    if len(set(widths.values())) > 1:
+        shown = ", ".join(f"{count} in {part}" for part, count in widths.items())
+        raise RunError(f"{path}: all parts must have as many channels, got {shown}")
     groups = [each.group for each in all_parts if each.group is not None]
     return Cases(
         [x for each in all_parts for x in each.x],

@@ -38,7 +38,19 @@ def divide(
             raise RunError(f"no sequences for {name} are left over: there are {count}")
     if not len(rest):
         raise RunError("no sequences to train on are left over")
-    return Division(rest, known["validation"], known["test"])
+    division = Division(rest, known["validation"], known["test"])
+    if group is not None:
+        _check_apart(division, group)
+    return division
+
+
+def _check_apart(division: Division, group: Any) -> None:
+    """That the parts a file names share no group; those drawn never do."""
+    found: dict[Any, str] = {}
+    for name, rows in zip(Division._fields, division, strict=True):
+        for each in np.unique(group[rows]).tolist():
+            if found.setdefault(each, name) != name:
+                raise RunError(f"group {each!r} is in two parts, {found[each]} and {name}")
 
 
 def hold_out(rest: Indices, share: float, classes: Any, group: Any, random: Any) -> tuple[Indices, Indices]:
