@@ -232,13 +232,75 @@ def test_sequences_that_are_none(x: Any, message: str) -> None:
         {"device": "abacus"},
         {"members": 0},
         {"pooling": "max"},
+        {"validation_fraction": 1.0},
     ],
 )
 def test_wrong_settings(settings: dict[str, Any]) -> None:
     x = sequences()
     (name,) = settings
     with pytest.raises(ValueError, match=name):
-        ElasticClassifier(**{**QUICK, **settings}).fit(x, signs(x))
+        ElasticClassifier(**{**QUICK, "early_stopping": True, **settings}).fit(x, signs(x))
+
+
+@pytest.mark.parametrize("weights", [{-1: 1, 1: -1}, {-1: 0, 1: 0}, {-1: float("nan"), 1: 1}])
+def test_weights_that_are_none(weights: dict[int, float]) -> None:
+    x = sequences()
+    y = np.where(signs(x) == signs(x)[0], -1, 1)
+    with pytest.raises(ValueError, match="class_weight must be finite, at least 0"):
+        ElasticClassifier(**QUICK, class_weight=weights).fit(x, y)
+
+
+def test_numbers_that_do_not_fit() -> None:
+    x = sequences()
+    plain = {**QUICK, "standardise": False}
+    with pytest.raises(ValueError, match="too large to standardise"):
+        ElasticClassifier(**QUICK).fit([each * 1e300 for each in x], signs(x))
+    with pytest.raises(ValueError, match="X has values that are too large"):
+        ElasticClassifier(**plain).fit([each * 1e39 for each in x], signs(x))
+    with pytest.raises(ValueError, match="too large to standardise"):
+        ElasticRegressor(**QUICK).fit(x, np.arange(30) * 1e300)
+    with pytest.raises(ValueError, match="y has values that are too large"):
+        ElasticRegressor(**plain).fit(x, np.arange(30) * 1e39)
+    model = ElasticClassifier(**QUICK).fit(x, signs(x))
+    for method in (model.predict, model.predict_proba, model.depths):
+        with pytest.raises(ValueError, match="X has values that are too large"):
+            method([each * 1e300 for each in x])
+
+
+def test_frames_of_unequal_lengths() -> None:
+    pandas = pytest.importorskip("pandas")
+    x = sequences()
+    frames = [pandas.DataFrame(each, columns=["a", "b"], index=range(5, 5 + len(each))) for each in x]
+    one, other = (ElasticClassifier(**QUICK).fit(each, signs(x)) for each in (x, frames))
+    np.testing.assert_array_equal(one.predict_proba(x), other.predict_proba(frames))
+    columns = [frame["a"] for frame in frames]
+    one, other = (ElasticClassifier(**QUICK).fit(each, signs(x)) for each in ([each[:, 0] for each in x], columns))
+    np.testing.assert_array_equal(one.predict_proba([each[:, :1] for each in x]), other.predict_proba(columns))
+
+
+@pytest.mark.parametrize("make", [ElasticClassifier, ElasticRegressor])
+def test_what_is_held_out_is_not_standardised_by(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    x = [each * (1 + index) for index, each in enumerate(sequences())]
+    y = signs(sequences()) if make is ElasticClassifier else np.arange(30.0) ** 2
+    model = make(**QUICK, early_stopping=True, validation_fraction=0.3)
+    kept: list[np.ndarray] = []
+    divide = model._held_out
+
+    def held_out(*given: Any) -> Any:
+        rows = divide(*given)
+        kept.append(rows[0])
+        return rows
+
+    monkeypatch.setattr(model, "_held_out", held_out)
+    model.fit(x, y)
+    (rows,) = kept
+    assert 0 < len(rows) < 30
+    trained_on, scaling = np.concatenate([x[row] for row in rows]), model.members_[0].scaling
+    np.testing.assert_allclose(scaling.mean, trained_on.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(scaling.scale, trained_on.std(0), rtol=1e-12)
+    if make is ElasticRegressor:
+        np.testing.assert_allclose(scaling.target_mean, [y[rows].mean()], rtol=1e-12)
+        np.testing.assert_allclose(scaling.target_scale, [y[rows].std()], rtol=1e-12)
 
 
 def test_other_channels_than_fitted() -> None:

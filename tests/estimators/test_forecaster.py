@@ -71,6 +71,11 @@ def test_what_is_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:
     train_part, held = seen[1].splits.train, seen[1].splits.validation
     assert train_part.target.max() < held.x.min()
     assert held.target.max() == 39
+    squares = np.arange(40.0) ** 2
+    model = ElasticForecaster(**{**settings, "standardise": True}, early_stopping=True).fit(squares)
+    known = squares[: len(seen[2].splits.train.x) + 4]
+    np.testing.assert_allclose(model.members_[0].scaling.mean, [known.mean()], rtol=1e-12)
+    np.testing.assert_allclose(model.members_[0].scaling.scale, [known.std()], rtol=1e-12)
 
 
 def test_it_learns() -> None:
@@ -95,6 +100,12 @@ def test_wrong_use() -> None:
             model.fit(series)
     with pytest.raises(ValueError, match="strategy must be one of"):
         clone(model).set_params(strategy="guess").fit(waves())
+    with pytest.raises(ValueError, match="validation_fraction must be"):
+        clone(model).set_params(early_stopping=True, validation_fraction=-1.0).fit(waves())
+    with pytest.raises(ValueError, match="too large to standardise"):
+        clone(model).fit(waves() * 1e300)
+    with pytest.raises(ValueError, match="series has values that are too large"):
+        clone(model).set_params(standardise=False).fit(waves() * 1e39)
     model.fit(waves())
     with pytest.raises(ValueError, match="history must have 1 channels"):
         model.predict(2, history=waves(channels=2))

@@ -17,12 +17,13 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ..checks import boolean, positive_int
+from ..checks import boolean, finite, positive_int
+from ..data.arrays import check_single, moments
 from ..data.splits import Split, Splits
 from ..models import ELASTIC, FIXED, Network, Outcome, Scaling, SequenceModel
 from ..training.optimisation import Optimisation
 from ..training.recipe import Hardware, Recipe
-from .cases import Cases, batches, channels, read_cases, steps
+from .cases import Cases, batches, channels, chosen, read_cases, steps
 
 AT_ONCE = 256
 """Sequences that are predicted at once: memory does not grow with their number."""
@@ -180,14 +181,18 @@ class ElasticEstimator(BaseEstimator):
         everything = np.arange(count)
         if not self.early_stopping:
             return everything, everything[:0]
-        share = self.validation_fraction
-        if not 0 < share < 1:
-            raise ValueError(f"validation_fraction must be above 0 and below 1, got {share!r}")
+        share = self._share()
         random = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         out, rest = hold_out(everything, share, classes, None, random)
         if not len(out) or not len(rest):
             raise ValueError(f"early_stopping needs sequences to hold out, got n_samples={count}")
         return rest, out
+
+    def _share(self) -> float:
+        share = finite("validation_fraction", self.validation_fraction)
+        if not 0 < share < 1:
+            raise ValueError(f"validation_fraction must be above 0 and below 1, got {share!r}")
+        return share
 
     def _cases(self, X: Any) -> Cases:
         check_is_fitted(self)
@@ -203,6 +208,7 @@ class ElasticEstimator(BaseEstimator):
         """What each member makes of the sequences, some of them at a time."""
         members, device = self._placed()
         for x, lengths in batches(cases, AT_ONCE):
+            check_single(members[0].scaling.inputs(x, torch.empty(0)), "X")
             with torch.no_grad():
                 yield [member.run(x.to(device), lengths=lengths) for member in members], lengths
 
@@ -217,8 +223,7 @@ def splits_of(cases: Cases, target: Tensor, rows: Sequence[Any], scaling: Scalin
     """The sequences of each of `rows`, standardised; no validation data are no reason to fail."""
     parts = []
     for own in rows:
-        chosen = [cases[row] for row in own] if isinstance(cases, list) else cases[own]
-        parts.append(_split(chosen, target[torch.from_numpy(own)], scaling, channels(cases)))
+        parts.append(_split(chosen(cases, own), target[torch.from_numpy(own)], scaling, channels(cases)))
     train, validation = parts
     return Splits(train, validation, validation)
 
@@ -227,13 +232,16 @@ def _split(cases: Cases, target: Tensor, scaling: Scaling, width: int) -> Split:
     if not len(cases):
         return Split(torch.empty(0, 1, width), target)
     ((x, lengths),) = batches(cases, len(cases))
-    return Split(scaling.inputs(x, torch.empty(0)), target, lengths)
+    inputs = scaling.inputs(x, torch.empty(0))
+    check_single(inputs, "X")
+    return Split(inputs, target, lengths)
 
 
-def input_moments(cases: Cases, standardise: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    from ..data.arrays import moments
-
-    return moments(steps(cases)) if standardise else ((0.0,) * channels(cases), (1.0,) * channels(cases))
+def input_moments(cases: Cases, rows: Any, standardise: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Of the sequences `rows`, those to train on."""
+    return (
+        moments(steps(chosen(cases, rows))) if standardise else ((0.0,) * channels(cases), (1.0,) * channels(cases))
+    )
 
 
 def whole(name: str, value: Any) -> int:

@@ -40,6 +40,10 @@ def read_cases(estimator: BaseEstimator, X: Any, *, reset: bool) -> Cases:
     return cases
 
 
+def chosen(cases: Cases, rows: Any) -> Cases:
+    return [cases[row] for row in rows] if isinstance(cases, list) else cases[rows]
+
+
 def channels(cases: Cases) -> int:
     return int(cases[0].shape[-1])
 
@@ -79,7 +83,7 @@ def _is_ragged(X: Any) -> bool:
 
 
 def _first(each: Any) -> Any:
-    return each[0] if hasattr(each, "__getitem__") and len(each) else 0.0
+    return next(iter(each), 0.0) if hasattr(each, "__iter__") else 0.0
 
 
 def _sequence(each: Any, index: int) -> Floats:

@@ -93,10 +93,10 @@ class ElasticClassifier(ClassifierMixin, ElasticEstimator):
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
-            raise ValueError(f"there must be more than one class in y, got 1 class: {self.classes_[0]!r}")
+            raise ValueError(f"there must be more than one class in y, got 1 class: {self.classes_.tolist()[0]!r}")
         self.n_channels_in_ = channels(cases)
-        scaling = Scaling(*input_moments(cases, self.standardise))
         rows = self._held_out(len(cases), codes)
+        scaling = Scaling(*input_moments(cases, rows[0], self.standardise))
         splits = splits_of(cases, torch.from_numpy(codes.astype(np.int64)), rows, scaling)
         weights = self._weights(y[rows[0]])
         data = Tensors(splits, "classification", len(self.classes_), weights=weights)
@@ -108,6 +108,10 @@ class ElasticClassifier(ClassifierMixin, ElasticEstimator):
         if self.class_weight is None:
             return None
         weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
+        if not np.isfinite(weights).all() or (weights < 0).any() or not weights.any():
+            raise ValueError(
+                f"class_weight must be finite, at least 0 and not 0 for all, got {self.class_weight!r}"
+            )
         mean = weights[np.searchsorted(self.classes_, y)].mean()
         return [float(weight) for weight in weights / mean]
 

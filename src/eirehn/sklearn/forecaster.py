@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from sklearn.utils.validation import check_is_fitted
 
-from ..data.arrays import moments
+from ..data.arrays import check_single, moments
 from ..models import Scaling
 from .base import ElasticEstimator, splits_of, whole
 
@@ -108,12 +108,15 @@ class ElasticForecaster(ElasticEstimator):
                 f"series must have more than {season + window + ahead} steps for a window of {window}, a season of "
                 f"{season} and {ahead} steps ahead, got {len(values)}"
             )
-        scaling = self._scaling(changes, ahead)
+        rows = self._latest(count, window + ahead)
+        scaling = self._scaling(changes[: len(rows[0]) + window + ahead - 1], ahead)  # all that is trained on
         cut = np.lib.stride_tricks.sliding_window_view
         x = cut(changes[: len(changes) - ahead], window, 0).swapaxes(1, 2)  # (N, window, C)
         target = cut(changes[window:], ahead, 0).swapaxes(1, 2).reshape(count, -1)  # (N, ahead · C)
-        scaled = torch.from_numpy(((target - scaling.target_mean) / scaling.target_scale).astype(np.float32))
-        splits = splits_of(x, scaled, self._latest(count, window + ahead), scaling)
+        with np.errstate(over="ignore"):
+            scaled = torch.from_numpy(((target - scaling.target_mean) / scaling.target_scale).astype(np.float32))
+        check_single(scaled, "series")
+        splits = splits_of(x, scaled, rows, scaling)
         self.members_ = self._train(Tensors(splits, "regression", target.shape[1]), scaling)
         self.window_, self.season_ = window, season
         self.history_ = values[-(window + season) :]
@@ -164,7 +167,7 @@ class ElasticForecaster(ElasticEstimator):
         """To choose the epoch by, the last windows, none of which shares a value with one to train on."""
         if not self.early_stopping:
             return np.arange(count), np.arange(0)
-        held = max(1, round(self.validation_fraction * count))
+        held = max(1, round(self._share() * count))
         if count - held - overlap < 1:
             raise ValueError("series is too short for early_stopping: no windows are left to train on")
         return np.arange(count - held - overlap), np.arange(count - held, count)

@@ -10,7 +10,7 @@ import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length
 
-from ..data.arrays import moments
+from ..data.arrays import check_single, moments
 from ..models import Scaling
 from .base import ElasticEstimator, input_moments, splits_of
 from .cases import channels, read_cases
@@ -44,10 +44,15 @@ class ElasticRegressor(RegressorMixin, ElasticEstimator):
         self.single_ = y.ndim == 1
         self.n_channels_in_ = channels(cases)
         target = y.reshape(len(y), -1)
-        answers = moments(target) if self.standardise else ((0.0,) * target.shape[1], (1.0,) * target.shape[1])
-        scaling = Scaling(*input_moments(cases, self.standardise), *answers)
-        scaled = torch.from_numpy(((target - answers[0]) / answers[1]).astype(np.float32))
-        splits = splits_of(cases, scaled, self._held_out(len(cases), None), scaling)
+        rows = self._held_out(len(cases), None)
+        answers = (
+            moments(target[rows[0]]) if self.standardise else ((0.0,) * target.shape[1], (1.0,) * target.shape[1])
+        )
+        scaling = Scaling(*input_moments(cases, rows[0], self.standardise), *answers)
+        with np.errstate(over="ignore"):
+            scaled = torch.from_numpy(((target - answers[0]) / answers[1]).astype(np.float32))
+        check_single(scaled, "y")
+        splits = splits_of(cases, scaled, rows, scaling)
         self.members_ = self._train(Tensors(splits, "regression", target.shape[1]), scaling)
         return self
 

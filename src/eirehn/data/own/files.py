@@ -16,7 +16,7 @@ import torch
 from ...checks import boolean, positive_int
 from ...files import RunError
 from ...models import Scaling
-from ..arrays import moments, padded
+from ..arrays import check_single, moments, padded
 from ..splits import Split, Splits
 from .cases import Cases, Floats, Roles
 from .csv_files import read_csv
@@ -246,12 +246,16 @@ def _split(
     x: list[Floats], target: npt.NDArray[Any], rows: npt.NDArray[np.int64], scaling: Scaling, numbers: bool
 ) -> Split:
     if len(rows):
-        inputs, lengths = padded([(x[row] - scaling.mean) / scaling.scale for row in rows])
+        with np.errstate(over="ignore"):
+            inputs, lengths = padded([(x[row] - scaling.mean) / scaling.scale for row in rows])
     else:
         inputs, lengths = torch.empty(0, 1, x[0].shape[1]), torch.empty(0, dtype=torch.int64)
+    check_single(inputs, "the file")
     answers = target[rows]
     if numbers:
-        answers = ((answers - scaling.target_mean) / scaling.target_scale).astype(np.float32)
+        with np.errstate(over="ignore"):
+            answers = ((answers - scaling.target_mean) / scaling.target_scale).astype(np.float32)
+    check_single(torch.from_numpy(answers), "the target")
     return Split(inputs, torch.from_numpy(answers), lengths)
 
 
