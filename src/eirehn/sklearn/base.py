@@ -207,8 +207,10 @@ class ElasticEstimator(BaseEstimator):
     def _outcomes(self, cases: Cases) -> Iterator[tuple[list[Outcome], Tensor | None]]:
         """What each member makes of the sequences, some of them at a time."""
         members, device = self._placed()
+        scaling = members[0].scaling
         for x, lengths in batches(cases, AT_ONCE):
-            check_single(members[0].scaling.inputs(x, torch.empty(0)), "X")
+            if scaling is not None:
+                check_single(scaling.inputs(x, torch.empty(0)), "X")
             with torch.no_grad():
                 yield [member.run(x.to(device), lengths=lengths) for member in members], lengths
 
