@@ -154,7 +154,7 @@ def train(given: list[str]) -> None:
     parser.add_argument("--resume", type=Path | None, help="alone: go on with the run of this folder")
     parser.add_argument("--text", nargs=3, help="your own texts to model: to train on, to choose by, to report")
     parser.add_argument("--level", type=str | None, help="of your own texts: word or char")
-    given = _with_texts(_with_path(given))
+    given = _config_first(_with_texts(_with_path(given)))
     named = _value_of("--recipe", given)
     start = Recipe() if named is None else find(named)
     kind = _data_kind(given) or start.data.kind
@@ -390,17 +390,29 @@ def _value_of(flag: str, given: Sequence[str]) -> str | None:
 
 
 def _with_path(given: Sequence[str]) -> list[str]:
-    """`--data FILE` written out."""
-    from .data.own.files import LAYOUTS
-
+    """`--data FILE` written out, unless it is one with fields of the data."""
     words = list(given)
     for index, word in enumerate(words):
         following = words[index + 1] if index + 1 < len(words) else ""
-        if word == "--data" and Path(following).suffix.lower() in LAYOUTS:
+        if word == "--data" and _is_of_data(following):
             words[index] = "--data.path"
-        elif word.startswith("--data=") and Path(word).suffix.lower() in LAYOUTS:
+        elif word.startswith("--data=") and _is_of_data(word.partition("=")[2]):
             words[index] = f"--data.path={word.partition('=')[2]}"
     return words
+
+
+def _is_of_data(word: str) -> bool:
+    fields = word.startswith(("{", "--")) or Path(word).suffix.lower() in (".yaml", ".yml", ".json")
+    return bool(word) and not fields
+
+
+def _config_first(given: Sequence[str]) -> list[str]:
+    """With the YAML file before all flags, which change what it says, wherever it was named."""
+    flags = [
+        not word.startswith("--config=") and "--config" not in (word, before)
+        for before, word in zip(["", *given], given, strict=False)
+    ]
+    return [word for _, word in sorted(zip(flags, given, strict=True), key=lambda pair: pair[0])]
 
 
 def _data_kind(given: Sequence[str]) -> str | None:

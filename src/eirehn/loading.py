@@ -24,8 +24,10 @@ def load(run: str | os.PathLike[str], *, seed: int | None = None, which: str = "
 
     Args:
         run: the folder that `eirehn train` or `eirehn reproduce` wrote.
-        seed: which of the members trained together; where None, the one with the best validation figure.
-        which: "best", the values of its best epoch on validation data, or "last", those of the last epoch.
+        seed: which of the members trained together; where None, the one with the best validation figure, or
+            with the least training loss where nothing was held out for validation.
+        which: "best", the values of its best epoch on validation data, the last where there are none, or "last",
+            those of the last epoch.
         device: where to put it.
 
     >>> model = eirehn.load("runs/ei-rehn-20")  # doctest: +SKIP

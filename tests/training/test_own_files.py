@@ -202,10 +202,29 @@ def test_a_file_that_changed_is_no_way_to_go_on(
     assert "has changed since it was first trained on" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("named", [["--config", "{}"], ["--config={}"]])
+def test_flags_change_what_a_yaml_file_says_wherever_it_stands(
+    named: list[str], ragged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["recipes", "classify"]) == 0
+    path = tmp_path / "my.yaml"
+    path.write_text(capsys.readouterr().out)
+    named = [word.format(path) for word in named]
+    flags = ["--data", str(ragged), "--data.test", "0.2", "--optimisation.epochs", "1"]
+    for number, words in enumerate(([*named, *flags], [*flags, *named])):
+        run = tmp_path / str(number)
+        assert main(trained(run, *words)) == 0
+        assert RunFolder(run).recipe().data == FileData(path=str(ragged), test=0.2).pinned()
+        assert RunFolder(run).recipe().network.hidden_dropout == 0.2
+
+
 def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, message in (
         ([], "data.path must name an npz or CSV file"),
         (["--data", str(tmp_path / "none.csv")], "there is no file"),
+        (["--data", "my.parquet"], "path must end in .npz"),
+        (["--data=my.parquet"], "path must end in .npz"),
+        (["--data", str(tmp_path)], "path must end in .npz"),
         (["--data.validation", "2"], "validation must be at least 0"),
     ):
         assert main(trained(tmp_path / "run", "--recipe", "classify", *words)) == 2
