@@ -118,7 +118,7 @@ class Network:
             options |= {"input_dropout": self.input_dropout, "hidden_dropout": self.hidden_dropout}
         elif self.input_dropout or self.hidden_dropout:
             raise ValueError(
-                f"input_dropout and hidden_dropout belong to the highway networks, {self.kind} has none: set both to 0"
+                f"input_dropout and hidden_dropout belong to the highway networks: with {self.kind} both must be 0"
             )
         if self.kind in DEPTH_NAMES:
             options[DEPTH_NAMES[self.kind]] = self.max_depth
