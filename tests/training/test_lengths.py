@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -75,6 +77,22 @@ def test_a_task_does_not_count_what_is_not_there() -> None:
     assert loss.item() == pytest.approx((squares.mean() + 0.5 * costs.mean()).item(), rel=1e-12)
     assert metric == pytest.approx(squares.mean().item(), rel=1e-12)
     assert depth == pytest.approx(depths.mean().item(), rel=1e-12)
+
+
+def test_changes_are_drawn_anew_for_each_member_epoch_and_batch() -> None:
+    drawn: dict[tuple[int, int, int], float] = {}
+
+    def augment(batch: Sequence[Tensor], random: Sequence[np.random.Generator]) -> tuple[Tensor, ...]:
+        for seed, each in zip((5, 6), random, strict=True):
+            drawn[seed, batches.epoch, sum(key[:2] == (seed, batches.epoch) for key in drawn)] = each.random()
+        return batch[0] + 100, *batch[1:]
+
+    batches = Batches([torch.zeros(10, 3, 1), torch.arange(10)], 4, [5, 6], augment=augment)
+    for epoch in range(2):
+        batches.set_epoch(epoch)
+        assert all((x == 100).all() for x, *_ in batches)
+    assert len(drawn) == len(set(drawn.values())) == 12
+    assert drawn == {key: np.random.default_rng(key).random() for key in drawn}
 
 
 def test_lengths_go_with_their_sequences() -> None:
