@@ -43,7 +43,18 @@ def test_it_goes_on_after_stops(recipe: Recipe, tmp_path: Path, monkeypatch: pyt
     same(tmp_path / "stopped", tmp_path / "whole")
 
 
-def test_training_is_that_of_a_run_with_validation(recipe: Recipe, tmp_path: Path) -> None:
+def test_the_last_epoch_counts_also_where_it_is_worse(recipe: Recipe) -> None:
+    task = fit.make_task(recipe)
+    losses = torch.tensor([[1.0, 1.0], [2.0, torch.nan]], dtype=torch.float64)
+    for epoch, loss in enumerate(losses):
+        task.best.take(loss, epoch, task.ensemble)
+    assert task.best.epoch.tolist() == [1, 0]
+    assert task.best.score.tolist() == [2.0, 1.0]
+
+
+@pytest.mark.parametrize("average", [0.0, 0.9])
+def test_training_is_that_of_a_run_with_validation(recipe: Recipe, average: float, tmp_path: Path) -> None:
+    recipe = replace(recipe, optimisation=replace(recipe.optimisation, average=average))
     fit.train(recipe, tmp_path / "without")
     fit.train(replace(recipe, data=Sums(validation=30)), tmp_path / "with")
     # The two draw their sequences in one, so those to train on are the same.
