@@ -478,7 +478,8 @@ def _print_result(seeds: Sequence[int], result: dict[str, Any]) -> None:
         seeds, result["values"], result["best_epoch"], result["depth"], strict=True
     ):
         shown = "diverged" if value is None or math.isnan(value) else f"{value:.6g}"
-        print(f"seed {seed}: test {result['metric']} {shown} (best epoch {epoch}, depth {depth:.2f})")
+        which = "last" if result.get("best_validation") is None else "best"
+        print(f"seed {seed}: test {result['metric']} {shown} ({which} epoch {epoch}, depth {depth:.2f})")
 
 
 def _console() -> Console:

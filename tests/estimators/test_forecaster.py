@@ -50,6 +50,10 @@ def test_direct_by_hand(season: int | None) -> None:
     np.testing.assert_allclose(model.predict(2), extended[80:82], rtol=1e-6)
     with pytest.raises(ValueError, match="direct forecaster of horizon=5 cannot predict 6"):
         model.predict(6)
+    five = model.predict(5)
+    np.testing.assert_array_equal(model.set_params(strategy="recursive", horizon=3).predict(5), five)
+    with pytest.raises(ValueError, match="direct forecaster of horizon=5 cannot predict 6"):
+        model.predict(6)
 
 
 def test_what_is_trained_on(monkeypatch: pytest.MonkeyPatch) -> None:

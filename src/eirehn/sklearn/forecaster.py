@@ -126,11 +126,13 @@ class ElasticForecaster(ElasticEstimator):
         """The `horizon` steps that follow the series fitted, or `history`, (horizon,) or (horizon, channels)."""
         check_is_fitted(self)
         wanted = whole("horizon", self.horizon if horizon is None else horizon)
-        if self.strategy == "direct" and wanted > self.horizon:
-            raise ValueError(f"a direct forecaster of horizon={self.horizon} cannot predict {wanted} steps")
+        reach = self.members_[0].output_size // self.n_channels_in_  # as it was fitted, whatever has been set since
+        direct = reach > 1 or self.strategy == "direct"
+        if direct and wanted > reach:
+            raise ValueError(f"a direct forecaster of horizon={reach} cannot predict {wanted} steps")
         past = self._past(history)
         changes = _differences(past, self.season_)[-self.window_ :]  # (window, C)
-        if self.strategy == "direct":
+        if direct:
             ahead = self._next(changes)[:wanted]
         else:
             for _ in range(wanted):
