@@ -11,6 +11,17 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 
+def usable_device(name: str | None) -> torch.device:
+    """The device of this name, on which something can be put; where None, a GPU if there is one."""
+    try:
+        device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(0, device=device)
+    except (AssertionError, NotImplementedError, RuntimeError) as error:
+        said = str(error).partition("\n")[0]
+        raise ValueError(f"device must be one that torch can use here, got {name!r} ({said})") from error
+    return device
+
+
 def positive_int(name: str, value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool):
         raise TypeError(f"{name} should be of type int, got: {type(value).__name__}")

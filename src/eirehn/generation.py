@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .checks import finite, positive_int
+from .checks import finite, positive_int, usable_device
 from .data.vocabulary import EOS, Vocabulary
 from .files import RunError
 from .loading import load
@@ -44,7 +44,7 @@ def trained_language_model(
     run: str | os.PathLike[str], *, which: str = "best", device: str | None = None
 ) -> tuple[LanguageModel, Vocabulary]:
     """The language model of a run folder and its vocabulary; on a GPU where there is one."""
-    model = load(run, which=which, device=device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    model = load(run, which=which, device=usable_device(device))
     if not isinstance(model, LanguageModel):
         raise RunError(f"{os.fspath(run)} holds no language model")
     assert model.tokens is not None
@@ -139,6 +139,9 @@ def _beginning(vocabulary: Vocabulary) -> list[int]:
 def _draw(logits: Tensor | None, temperature: float, random: torch.Generator, size: int) -> int:
     if logits is None:  # nothing was read: all are alike
         logits = torch.zeros(size, dtype=torch.float64)
+    if not logits.isfinite().all():
+        raise ValueError("what the model expects is no number: its training has diverged")
     if temperature == 0:
         return int(logits.argmax())
-    return int(torch.multinomial((logits / temperature).softmax(0), 1, generator=random))
+    chances = ((logits - logits.max()) / temperature).softmax(0)  # the likeliest, where this is nearly 0
+    return int(torch.multinomial(chances, 1, generator=random))

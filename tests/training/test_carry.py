@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from language import small_language_recipe, written
 from test_resume import StopAt
 
 from eirehn import cli
-from eirehn.files import RunError, read_json
+from eirehn.files import RunError, read_json, write_json
 from eirehn.loading import read_values
 from eirehn.training import carry, fit
 from eirehn.training.callbacks import Stopped
@@ -145,3 +146,32 @@ def test_by_command(
     assert cli.main(["carry", "push", "a", "b"]) == 2
     assert cli.main(["carry", "unpack", str(tmp_path), str(tmp_path / "other")]) == 2
     assert "no carry.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damage", ["no recipe", "another recipe", "no figures", "other bytes", "a list"])
+def test_what_cannot_be_unpacked_is_told(
+    damage: str,
+    recipe: Recipe,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    stopped(recipe, tmp_path / "here", 4, monkeypatch)
+    carry.pack(tmp_path / "here", tmp_path / "carried")
+    about = read_json(tmp_path / "carried" / "carry.json")
+    if damage == "no recipe":
+        del about["recipe"]
+    elif damage == "another recipe":
+        about["recipe"]["network"]["hidden_size"] += 1
+    elif damage == "no figures":
+        del about["before"]
+    elif damage == "other bytes":  # with the checksum of those
+        (tmp_path / "carried" / "carry.00").write_bytes(b"no training")
+        about["parts"] = [{"name": "carry.00", "sha256": hashlib.sha256(b"no training").hexdigest()}]
+    else:
+        about = [about]
+    write_json(tmp_path / "carried" / "carry.json", about)
+    capsys.readouterr()
+    assert cli.main(["carry", "unpack", str(tmp_path / "carried"), str(tmp_path / "there")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "there").exists()

@@ -12,13 +12,15 @@ import hashlib
 import io
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ..checks import usable_device
 from ..files import RunError, read_json, replacing, write_json
-from ..loading import KEPT
+from ..loading import KEPT, check_values
 from .checkpoints import WholeFiles, read_checkpoint
 from .columns import Windows
 from .fit import export, final_parts, make_task, precision
@@ -93,13 +95,10 @@ def unpack(carry: Path, run: Path, *, device: str | None = None) -> Carried:
         raise RunError(f"{carry} holds no training: it has no carry.json")
     about = read_json(carry / "carry.json")
     whole = _read_parts(carry, about)
-    recipe = Recipe.from_dict(about["recipe"])
-    content: dict[str, Any] = torch.load(io.BytesIO(whole), map_location="cpu", weights_only=True)
-    state = content["state"]
-    values, trained = (
-        {name: unpacked(each) for name, each in content[part].items()} for part in ("values", "trained")
-    )
+    recipe, state, values, trained = _read_content(carry, about, whole)
     task = make_task(recipe)
+    for each in (values, trained) if trained else (values,):
+        check_values(task.ensemble.values(), each, carry)
     state["state_dict"] = {key: (trained or values)[name] for key, name in _keys(task).items()}
     state["task"]["averages"]["values"] = [values[name] for name in task.ensemble.names] if trained else []
     after = validation(task, recipe, values, device)
@@ -139,7 +138,7 @@ def unpacked(content: Mapping[str, Tensor]) -> Tensor:
 @torch.no_grad()
 def validation(task: Task, recipe: Recipe, values: Mapping[str, Tensor], device: str | None) -> list[float]:
     """Each member's figure with these values, as validation during the training has it."""
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    place = usable_device(device)
     task.to(place, next(iter(values.values())).dtype)
     split = recipe.data.load().validation
     language = recipe.data.task == "language"
@@ -184,6 +183,24 @@ def _write_parts(whole: bytes, out: Path) -> list[dict[str, Any]]:
             file.write(content)
         parts.append({"name": name, "sha256": hashlib.sha256(content).hexdigest()})
     return parts
+
+
+def _read_content(
+    carry: Path, about: Mapping[str, Any], whole: bytes
+) -> tuple[Recipe, dict[str, Any], dict[str, Tensor], dict[str, Tensor]]:
+    """The recipe, the state without its values, the values that were carried, and those below their averages."""
+    try:
+        if missing := {"metric", "before", "best"} - about.keys():
+            raise KeyError(*missing)
+        recipe = Recipe.from_dict(about["recipe"])
+        content = torch.load(io.BytesIO(whole), map_location="cpu", weights_only=True)
+        values, trained = (
+            {name: unpacked(each) for name, each in content[part].items()} for part in ("values", "trained")
+        )
+        return recipe, content["state"], values, trained
+    except (AttributeError, EOFError, KeyError, TypeError, ValueError, RuntimeError, UnpicklingError) as error:
+        said = str(error).partition("\n")[0]
+        raise RunError(f"{carry} holds no training that can be read: {type(error).__name__} {said}") from error
 
 
 def _read_parts(carry: Path, about: Mapping[str, Any]) -> bytes:

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..checks import positive_int
+from ..checks import positive_int, usable_device
 from ..data.splits import Split, Splits
 from ..files import read_json
 from ..loading import KEPT, check_values, read_values
@@ -110,7 +110,7 @@ def _read(run: Path, which: str, device: str | None) -> tuple[Recipe, Task, dict
     task = make_task(recipe)
     values = read_values(run / f"{which}.safetensors")
     check_values(task.ensemble.values(), values, run / f"{which}.safetensors")
-    place = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    place = usable_device(device)
     task.to(place, next(iter(values.values())).dtype)
     return recipe, task, values
 
