@@ -362,7 +362,7 @@ class LanguageModel(nn.Module):
         if self.pointer is not None:
             with torch.autocast(out.device.type, enabled=False):
                 logits, memory = self.pointer(out.to(self.bias.dtype), tokens, logits, memory)
-            state = (state, memory)
+            state = (state, tuple(memory))  # a state is saved, and read back without pickle
         return Outcome(logits, state, depth, cost)
 
     def _embedded(self, tokens: Tensor) -> Tensor:
