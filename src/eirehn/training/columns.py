@@ -28,7 +28,7 @@ class Columns:
                 f"the text to train on is too short, {text.x.size(1)} tokens, for batch_size {batch_size} and "
                 f"steps {steps}"
             )
-        self.x, self.target = x[rank::world].long(), target[rank::world].long()
+        self.x, self.target = x[rank::world], target[rank::world]
         self.share = len(self.x) * world / batch_size
         self._position = 0
 
@@ -40,7 +40,7 @@ class Columns:
         for number in range(first, len(self)):
             self._position = number + 1
             now = slice(number * self.steps, (number + 1) * self.steps)
-            x, target = (each[:, now].expand(self.members, -1, -1) for each in (self.x, self.target))
+            x, target = (each[:, now].long().expand(self.members, -1, -1) for each in (self.x, self.target))
             yield x, target, self.share
         self._position = 0
 
