@@ -144,7 +144,7 @@ def train(given: list[str]) -> None:
     from .recipes import find
     from .training.recipe import DATA, Recipe, data_kind
 
-    if "--resume" in given:
+    if any(word == "--resume" or word.startswith("--resume=") for word in given):
         _resume(given)
         return
     parser = _parser("train", train)
@@ -446,12 +446,14 @@ def _with_texts(given: Sequence[str]) -> list[str]:
 def _recipe(asked: Any) -> Recipe:
     from dataclasses import fields, replace
 
+    from .data.language import TextData
     from .data.own import FileData
     from .training.recipe import Recipe
 
     content = asked.as_dict()
     recipe = Recipe.from_dict({field.name: content[field.name] for field in fields(Recipe)})
-    return replace(recipe, data=recipe.data.pinned()) if isinstance(recipe.data, FileData) else recipe
+    own = isinstance(recipe.data, FileData | TextData)
+    return replace(recipe, data=recipe.data.pinned()) if own else recipe  # type: ignore[attr-defined]  # those two
 
 
 def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:

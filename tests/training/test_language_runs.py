@@ -87,6 +87,67 @@ def test_a_training_that_was_stopped_has_the_same_bits(
     same(tmp_path / "stopped", tmp_path / "straight")
 
 
+def test_a_pointer_goes_on_in_the_middle_of_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it can point at is a part of the state that is saved."""
+    recipe = small_language_recipe(written(tmp_path, train=500, test=100), optimizer="sgd", epochs=2)
+    recipe = replace(recipe, network=Network("LSTM", 8, pointer=5))
+    fit.train(recipe, tmp_path / "straight")
+    train_with_stops(recipe, tmp_path / "stopped", [StopAt(4, killed=False)], monkeypatch, 1e9)
+    same(tmp_path / "stopped", tmp_path / "straight")
+
+
+def test_texts_that_have_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By no training or evaluation are other words taken for those a model has learned."""
+    data = written(tmp_path, train=500, test=100)
+    files = [data.train, data.validation, data.test]
+    small = ["--network.hidden_size=8", "--optimisation.epochs=1", "--data.steps=8", "--network.max_depth=1"]
+    run = str(tmp_path / "run")
+    assert cli.main(["train", "--recipe", "lm", "--text", *files, *small, "--out", run]) == 0
+    assert cli.main(["train", f"--resume={run}"]) == 0  # written so, too, it means this run
+    assert capsys.readouterr().out.count(f"run: {run}") == 2
+    text = Path(data.train).read_text("utf-8")
+    Path(data.train).write_text(text.replace("w1 ", "zebra "), "utf-8")
+    for command in (["evaluate", run], ["train", "--resume", run]):
+        assert cli.main(command) == 2
+        assert "no longer what the training began with" in capsys.readouterr().err
+    assert cli.main(["generate", run, "--tokens", "3"]) == 0  # has a vocabulary of its own
+
+
+def test_a_model_is_described_as_it_is(tmp_path: Path) -> None:
+    """Also where its text is another by the time it is saved."""
+    data = written(tmp_path, train=500, test=100)
+    recipe = small_language_recipe(data)
+    task = fit.make_task(recipe)
+    (tmp_path / "run").mkdir()
+    fit.export(task, recipe, tmp_path / "run")
+    Path(data.train).write_text("one two three\n" * 50, "utf-8")
+    fit.export(task, recipe, tmp_path / "run")
+    about = read_json(tmp_path / "run" / "model.json")
+    assert about["input_size"] == about["output_size"] == len(Vocabulary.load(tmp_path / "run" / "vocabulary.json"))
+
+
+@pytest.mark.parametrize("device", ["cuda", "foo"])
+def test_devices_that_are_not_there(device: str, trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    if device == "cuda" and torch.cuda.is_available():
+        pytest.skip("there is a GPU")
+    for command in ("generate", "evaluate"):
+        assert cli.main([command, str(trained), "--device", device]) == 2
+        assert "device must be one that torch can use" in capsys.readouterr().err
+
+
+def test_temperatures_near_zero_and_models_that_diverged(trained: Path) -> None:
+    model = eirehn.load(trained)
+
+    def drawn(temperature: float) -> list[str]:
+        return [token.text for token in generate(model, model.tokens, [3], tokens=9, temperature=temperature)]
+
+    assert drawn(1e-320) == drawn(0.0)
+    model.bias.data.fill_(math.nan)
+    for temperature in (0.0, 1.0):
+        with pytest.raises(ValueError, match="diverged"):
+            drawn(temperature)
+
+
 def test_members_trained_together(tmp_path: Path) -> None:
     """Two members without dropout end where each ends alone: they read the same text in the same order."""
     data = written(tmp_path, train=500, test=100)

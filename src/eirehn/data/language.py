@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -86,6 +88,8 @@ class TextData(LanguageData):
     """Know only so many tokens, the most frequent ones."""
     encoding: str = "utf-8"
     """Of the files."""
+    sha256: str = ""
+    """Of the three files together; where given, others in their place are refused."""
 
     kind: ClassVar[str] = "text"
 
@@ -95,23 +99,56 @@ class TextData(LanguageData):
         if self.most is not None:
             positive_int("most", self.most)
 
+    def pinned(self) -> Self:
+        """With paths that hold in every folder, and for this very content of the files."""
+        files = [file.resolve() for file in self._files()]
+        names = dict(zip(("train", "validation", "test"), map(str, files), strict=True))
+        return replace(self, **names, sha256=self.sha256 or _checksum(files))  # type: ignore[arg-type]  # all text
+
     def texts(self) -> Texts:
+        files = self._files()
+        if self.sha256 and _kept_checksum(files, _states(files)) != self.sha256:
+            names = ", ".join(map(str, files))
+            raise RunError(f"{names}: one of these texts is no longer what the training began with")
+        return read_texts(files, self.level, self.most, self.encoding)
+
+    def _files(self) -> tuple[Path, ...]:
         for name in ("train", "validation", "test"):
             if not getattr(self, name):
                 raise RunError(f"data.{name} names no file; give three: --text TRAIN VALIDATION TEST")
-        files = tuple(Path(name) for name in (self.train, self.validation, self.test))
-        return read_texts(files, self.level, self.most, self.encoding)
+        return tuple(Path(name) for name in (self.train, self.validation, self.test))
 
 
 def read_texts(
     files: tuple[Path, ...], level: str = "word", most: int | None = None, encoding: str = "utf-8"
 ) -> Texts:
     """Three texts by the vocabulary of the first. Those last read are kept in memory."""
+    return _read_texts(files, level, most, encoding, _states(files))
+
+
+def _states(files: tuple[Path, ...]) -> tuple[tuple[int, int], ...]:
+    """What tells whether files have changed since they were read."""
     try:
-        states = tuple((file.stat().st_size, file.stat().st_mtime_ns) for file in files)
+        return tuple((file.stat().st_size, file.stat().st_mtime_ns) for file in files)
     except OSError as error:
         raise RunError(f"cannot read {error.filename}: {error.strerror}") from error
-    return _read_texts(files, level, most, encoding, states)
+
+
+def _checksum(files: Sequence[Path]) -> str:
+    """Of the checksums of the files, in order."""
+    whole = hashlib.sha256()
+    for path in files:
+        try:
+            with open(path, "rb") as file:
+                whole.update(hashlib.file_digest(file, "sha256").digest())
+        except OSError as error:
+            raise RunError(f"cannot read {path}: {error.strerror}") from error
+    return whole.hexdigest()
+
+
+@lru_cache(maxsize=8)
+def _kept_checksum(files: tuple[Path, ...], states: tuple[tuple[int, int], ...]) -> str:
+    return _checksum(files)
 
 
 @lru_cache(maxsize=2)

@@ -63,6 +63,8 @@ def train(
 def _train(recipe: Recipe, run: RunFolder, tell: Callable[[Event], None], save_seconds: float) -> dict[str, Any]:
     splits = recipe.data.load()
     task = make_task(recipe)
+    if isinstance(recipe.data, LanguageData) and first_process():
+        _keep_vocabulary(recipe.data, run.path)
     history = History(run.metrics, recipe.seeds)
     saving = Saving(run.checkpoint, seconds=save_seconds, on_save=lambda task: export(task, recipe, run.path))
     with quiet(), seeded(recipe.seeds[0]):
@@ -195,8 +197,7 @@ def export(task: Task, recipe: Recipe, folder: Path) -> None:
     data = recipe.data
     description = {
         "network": asdict(recipe.network),
-        "input_size": data.input_size,
-        "output_size": data.output_size,
+        **_sizes(task, data),
         "last": asks_once(data),
         "task": data.task,
         "seeds": list(recipe.seeds),
@@ -206,9 +207,20 @@ def export(task: Task, recipe: Recipe, folder: Path) -> None:
     if scaling is not None:
         description["scaling"] = asdict(scaling)
         description["classes"] = list(data.classes)  # type: ignore[attr-defined]  # what has scaling has classes
-    if isinstance(data, LanguageData) and not (folder / "vocabulary.json").exists():
-        data.vocabulary().save(folder / "vocabulary.json")
+    if isinstance(data, LanguageData):
+        _keep_vocabulary(data, folder)
     write_json(folder / "model.json", description)
+
+
+def _keep_vocabulary(data: LanguageData, folder: Path) -> None:
+    if not (folder / "vocabulary.json").exists():
+        data.vocabulary().save(folder / "vocabulary.json")
+
+
+def _sizes(task: Task, data: Any) -> dict[str, int]:
+    """Of inputs and outputs; of a language model its own, since its texts may have changed while it was trained."""
+    known = len(task.ensemble.values()["bias"][0]) if data.task == "language" else None
+    return {"input_size": known or data.input_size, "output_size": known or data.output_size}
 
 
 def final_parts(recipe: Recipe, split: Split, batch: int | None = None) -> Parts | Windows:
