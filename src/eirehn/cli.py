@@ -8,6 +8,7 @@ import os
 import shlex
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
     from rich.console import Console
 
-    from .recipes.reproduce import Experiment
+    from .recipes.experiments import Experiment
     from .training.recipe import Recipe
 
 USAGE = """usage: eirehn COMMAND …
@@ -86,7 +87,7 @@ def reproduce(given: list[str]) -> None:
     parser.add_argument("--quick", action="store_true", help="few epochs and two seeds: minutes, not hours")
     parser.add_argument("--epochs", type=int | None, help="fewer or more epochs than the recipes have")
     parser.add_argument("--seeds", type=int | None, help="only the first so many seeds")
-    parser.add_argument("--sequences", type=int | None, help="other than 8000 training sequences")
+    parser.add_argument("--sequences", type=int | None, help="so many training sequences, or tokens of a text")
     parser.add_argument("--rows", type=str, nargs="+", help="train only these rows, by the names of their recipes")
     parser.add_argument("--out", type=Path | None, help="folder of the runs, results and report; default runs/NAME")
     parser.add_argument("--jobs", type=int | None, help="runs at a time; default one for each core, on a GPU 2")
@@ -98,7 +99,7 @@ def reproduce(given: list[str]) -> None:
     if asked.name == "figure1":
         _figure1(asked.out or Path("runs/figure1"))
         return
-    from .recipes.reproduce import QUICK, Cut, experiments
+    from .recipes.experiments import Cut, experiments
     from .recipes.reproduce import reproduce as carry_out
     from .report.table import markdown_table
     from .training.progress import Display
@@ -109,8 +110,9 @@ def reproduce(given: list[str]) -> None:
             f"there is nothing to reproduce called {asked.name!r}; there are {', '.join(known)}, figure1"
         )
     folder = asked.out or Path("runs") / (asked.name + ("-quick" if asked.quick else ""))
-    base = QUICK if asked.quick else Cut()
-    cut = Cut(asked.epochs or base.epochs, asked.seeds or base.seeds, asked.sequences)
+    base = known[asked.name].quick if asked.quick else Cut()
+    named = {name: asked[name] for name in ("epochs", "seeds", "sequences") if asked[name] is not None}
+    cut = replace(base, **named)
     with Display(_console()) as display:
 
         def ended(recipe: Recipe, result: dict[str, Any]) -> None:
@@ -247,8 +249,12 @@ def generate(given: list[str]) -> None:
     console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
     drawn = draw(model, vocabulary, prompt.ids, **options)
     for piece in pieces(drawn, vocabulary.level, depth_of=model.network.max_depth if asked.show_depth else None):
-        console.print(piece.text, style=piece.style, end="")
-    console.print()
+        if console.is_terminal and piece.style:
+            console.print(piece.text, style=piece.style, end="")
+        else:  # as it is: a console would change tabs
+            sys.stdout.write(piece.text)
+            sys.stdout.flush()
+    print()
 
 
 def report(given: list[str]) -> None:
@@ -282,7 +288,8 @@ def carry(given: list[str]) -> None:
     print(f"{carried.size / 2**20:.1f} MiB; validation {carried.metric}:")
     for before, after, best in zip(carried.before, carried.after, carried.best, strict=True):
         known = f"; {best:.6g} at the best epoch" if best is not None else ""
-        print(f"  {before:.6g} before, {after:.6g} carried ({after - before:+.2g}){known}")
+        was, now = (math.nan if each is None else each for each in (before, after))
+        print(f"  {was:.6g} before, {now:.6g} carried ({now - was:+.2g}){known}")
     if asked.action == "unpack":
         print(f"go on with: {_command(['train', '--resume', str(asked.target)])}")
 
@@ -444,7 +451,7 @@ def _with_texts(given: Sequence[str]) -> list[str]:
 
 
 def _recipe(asked: Any) -> Recipe:
-    from dataclasses import fields, replace
+    from dataclasses import fields
 
     from .data.language import TextData
     from .data.own import FileData

@@ -15,7 +15,8 @@ from eirehn.data.ptb import PtbData
 from eirehn.files import read_json
 from eirehn.models import LanguageModel
 from eirehn.recipes import find, ptb
-from eirehn.recipes.reproduce import Experiment, experiments, report_on, reproduce
+from eirehn.recipes.experiments import Experiment, experiments
+from eirehn.recipes.reproduce import report_on, reproduce
 from eirehn.recipes.results import label, paper_figure
 
 

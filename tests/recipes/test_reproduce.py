@@ -11,7 +11,8 @@ import eirehn
 from eirehn.data.synthetic import SyntheticData
 from eirehn.files import read_json
 from eirehn.recipes import find
-from eirehn.recipes.reproduce import Cut, Experiment, report_on, reproduce
+from eirehn.recipes.experiments import Cut, Experiment, experiments
+from eirehn.recipes.reproduce import report_on, reproduce
 from eirehn.training.optimisation import Optimisation
 from eirehn.training.recipe import Recipe
 
@@ -75,3 +76,14 @@ def test_rows_trained_before_stay_in_the_results(tmp_path: Path) -> None:
         experiment, tmp_path / "cut", command="eirehn …", only=["synthetic-rnn-20"], jobs=1, cut=Cut(epochs=2)
     )
     assert len(cut["rows"]) == 1
+
+
+def test_quick_experiments_are_small_in_every_way() -> None:
+    for experiment in experiments().values():
+        rows = [experiment.quick(recipe) for recipe in experiment.rows]
+        assert max(recipe.optimisation.epochs for recipe in rows) <= 3
+        assert max(recipe.network.hidden_size for recipe in rows) <= 64
+        assert max(len(recipe.seeds) for recipe in rows) <= 2
+    notice = experiment.quick.notice(rows)
+    assert notice is not None
+    assert "training tokens 20000, at most 64 units" in notice

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from eirehn.recipes import find, recipes
-from eirehn.recipes.reproduce import experiments
+from eirehn.recipes.experiments import experiments
 from eirehn.recipes.results import paper_figure, row
 
 RESULT = {

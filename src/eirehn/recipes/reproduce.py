@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,86 +14,9 @@ from ..training.progress import Event
 from ..training.provenance import provenance
 from ..training.recipe import Recipe
 from ..training.workers import train_all
-from . import analysis, classified, har, language_report, ptb, synthetic, synthetic_report
+from . import analysis, classified, language_report, synthetic_report
+from .experiments import Cut, Experiment
 from .results import row
-
-
-@dataclass(frozen=True)
-class Experiment:
-    """Rows to train together, and what to say of them."""
-
-    name: str
-    title: str
-    summary: str
-    rows: Sequence[Recipe]
-
-
-def experiments() -> dict[str, Experiment]:
-    whole = Experiment(
-        "synthetic",
-        "Synthetic regression: Table 1 and the ablation of depth",
-        "Each model reads points in the plane and predicts the next one. The generator repeats a noisy rotation as "
-        "often as its hidden state says, so how much there is to compute changes from step to step. No predictor "
-        "that sees only the points can fall below the floor.",
-        [
-            *synthetic.table1(),
-            *synthetic.ablation(),
-            synthetic.adaptive_computation_time(),
-            synthetic.best(),
-            *synthetic.priced(),
-        ],
-    )
-    updates = Experiment(
-        "weight-updates",
-        "Ways to change the weights with depth",
-        "EI-REHN with 20 units on the synthetic task, for each way its hypernetwork may change the weights.",
-        synthetic.weight_updates(),
-    )
-    activities = Experiment(
-        "har",
-        "Human activity recognition: Table 2",
-        "Each model reads 2.56 seconds of what a phone at the waist feels, 9 signals of 128 steps, and says which "
-        "of six activities it was. The people tested are not those trained on.",
-        har.recipes(),
-    )
-    language = Experiment(
-        "ptb",
-        "Penn Treebank: Tables 3 and 4",
-        "Each model reads newspaper text word by word and tells how likely every word is to come next.",
-        ptb.tables(),
-    )
-    return {each.name: each for each in (whole, updates, activities, language)}
-
-
-@dataclass(frozen=True)
-class Cut:
-    """An experiment made smaller. Its figures do not compare with the paper's, and its report says so."""
-
-    epochs: int | None = None
-    seeds: int | None = None
-    sequences: int | None = None
-    """Training sequences."""
-
-    def __call__(self, recipe: Recipe) -> Recipe:
-        epochs = self.epochs or recipe.optimisation.epochs
-        return replace(
-            recipe,
-            optimisation=replace(recipe.optimisation, epochs=epochs),
-            seeds=recipe.seeds[: self.seeds],
-            data=recipe.data if self.sequences is None else recipe.data.smaller(self.sequences),
-        )
-
-    def notice(self, rows: Sequence[Recipe]) -> str | None:
-        if self == Cut():
-            return None
-        epochs = sorted({recipe.optimisation.epochs for recipe in rows})
-        shown = f"{epochs[0]} to {epochs[-1]}" if len(epochs) > 1 else f"{epochs[0]}"
-        seeds, sequences = len(rows[0].seeds), self.sequences or "all"
-        return (
-            f"Changed: epochs {shown}, seeds {seeds}, training sequences {sequences}. "
-            "The figures do not compare with the paper's."
-        )
-
 
 VIEWS: dict[str, Any] = {
     "synthetic": synthetic_report,
@@ -102,7 +25,6 @@ VIEWS: dict[str, Any] = {
     "ptb": language_report,
     "text": language_report,
 }
-QUICK = Cut(epochs=3, seeds=2)
 
 
 def reproduce(
