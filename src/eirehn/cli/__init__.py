@@ -1,0 +1,89 @@
+"""The command line: parses, calls, prints."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import NoReturn
+
+from ..files import RunError
+from .common import UsageError, as_command, one_line
+from .reproducing import reproduce
+from .trained import carry, data, evaluate, recipes, report
+from .training import train
+from .writing import generate
+
+USAGE = """usage: eirehn COMMAND …
+
+Recurrent networks with elastic depth.
+
+  reproduce NAME   a table or figure of the paper, trained and reported
+  train            one training, by a recipe of ours or your own
+  evaluate RUN     the figures of a trained model
+  generate RUN     text from a trained language model
+  report RUN …     an HTML report of trained runs
+  carry            a training in small files, to go on elsewhere
+  recipes          the recipes there are
+  data NAME        a data set, fetched and checked: har or ptb
+
+`eirehn COMMAND --help` says more. `eirehn --version` prints the version.
+"""
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        code = run(given)
+        sys.stdout.flush()
+        return code
+    except (UsageError, RunError, ValueError) as error:
+        print(f"eirehn: {one_line(error)}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print(f"eirehn: stopped; the same command goes on from what is saved: {as_command(given)}", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # whoever read our output has gone, and Python would say so when it flushes
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as error:
+        print(f"eirehn: {one_line(error)}", file=sys.stderr)
+        return 2
+
+
+def run(given: list[str]) -> int:
+    if not given or given[0] in ("-h", "--help"):
+        print(USAGE, end="")
+        return 0 if given else 2
+    if given[0] == "--version":
+        from .. import __version__
+
+        print(__version__)
+        return 0
+    name, rest = given[0], given[1:]
+    if name not in COMMANDS:
+        from ..checks import nearest
+
+        raise UsageError(f"there is no command {name!r}; did you mean {nearest(name, COMMANDS)!r}?")
+    COMMANDS[name](rest)
+    return 0
+
+
+COMMANDS: dict[str, Callable[[list[str]], None]] = {
+    "reproduce": reproduce,
+    "train": train,
+    "evaluate": evaluate,
+    "generate": generate,
+    "report": report,
+    "carry": carry,
+    "recipes": recipes,
+    "data": data,
+}
+
+
+def entry() -> NoReturn:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal without these letters is no reason to fail
+    sys.exit(main())

@@ -1,0 +1,101 @@
+"""`eirehn reproduce`: a table or figure of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .common import UsageError, as_command, console, going_on, make_parser, parse
+
+if TYPE_CHECKING:
+    from ..recipes.experiments import Experiment
+    from ..training.recipe import Recipe
+
+
+def reproduce(given: list[str]) -> None:
+    """Trains everything behind a table of the paper and writes results.json and report.html."""
+    parser = make_parser("reproduce", reproduce)
+    parser.add_argument("name", type=str, help="synthetic, weight-updates, har, ptb or figure1")
+    parser.add_argument("--quick", action="store_true", help="few epochs and two seeds: minutes, not hours")
+    parser.add_argument("--epochs", type=int | None, help="fewer or more epochs than the recipes have")
+    parser.add_argument("--seeds", type=int | None, help="only the first so many seeds")
+    parser.add_argument("--sequences", type=int | None, help="so many training sequences, or tokens of a text")
+    parser.add_argument("--rows", type=str, nargs="+", help="train only these rows, by the names of their recipes")
+    parser.add_argument("--out", type=Path | None, help="folder of the runs, results and report; default runs/NAME")
+    parser.add_argument("--jobs", type=int | None, help="runs at a time; default one for each core, on a GPU 2")
+    parser.add_argument("--results", type=Path | None, help="write the results to this file too")
+    asked = parse(parser, given)
+    for name in ("jobs", "epochs", "seeds", "sequences"):
+        if asked[name] is not None and asked[name] < 1:
+            raise UsageError(f"--{name} must be at least 1, got {asked[name]}")
+    if asked.name == "figure1":
+        _figure1(asked.out or Path("runs/figure1"))
+        return
+    from ..recipes.experiments import Cut, experiments
+    from ..recipes.reproduce import reproduce as carry_out
+    from ..report.table import markdown_table
+    from ..training.progress import Display
+
+    known = experiments()
+    if asked.name not in known:
+        raise UsageError(
+            f"there is nothing to reproduce called {asked.name!r}; there are {', '.join(known)}, figure1"
+        )
+    folder = asked.out or Path("runs") / (asked.name + ("-quick" if asked.quick else ""))
+    base = known[asked.name].quick if asked.quick else Cut()
+    named = {name: asked[name] for name in ("epochs", "seeds", "sequences") if asked[name] is not None}
+    cut = replace(base, **named)
+    with Display(console()) as display:
+
+        def ended(recipe: Recipe, result: dict[str, Any]) -> None:
+            values = [value for value in result["values"] if value is not None]
+            mean = f"{sum(values) / len(values):.4g}" if values else "diverged"
+            display.print(f"{recipe.name}: test {result['metric']} {mean} in {result['seconds']:.0f} s")
+
+        results = going_on(
+            lambda: carry_out(
+                known[asked.name],
+                folder,
+                command=as_command(["reproduce", *given]),
+                only=_chosen(known[asked.name], asked.rows),
+                cut=cut,
+                jobs=asked.jobs,
+                tell=display,
+                ended=ended,
+            ),
+        )
+    if asked.results is not None:
+        from ..files import write_json
+
+        write_json(asked.results, results)
+    print(markdown_table(results))
+    print(f"results: {folder / 'results.json'}\nreport: {folder / 'report.html'}")
+
+
+def _chosen(experiment: Experiment, asked: Sequence[str] | None) -> list[str] | None:
+    """The rows of these names, which may lack the experiment's own at their start."""
+    if asked is None:
+        return None
+    known = [recipe.name for recipe in experiment.rows]
+    names = [name for each in asked for name in each.split(",")]
+    names = [long if (long := f"{experiment.name}-{name}") in known else name for name in names]
+    for name in names:
+        if name not in known:
+            from ..checks import nearest
+
+            raise UsageError(f"{experiment.name} has no row {name!r}; did you mean {nearest(name, known)!r}?")
+    return names
+
+
+def _figure1(folder: Path) -> None:
+    from ..files import replacing
+    from ..report.figures import figure1
+
+    figure = figure1()
+    for suffix in ("png", "svg"):
+        path = folder / f"figure1.{suffix}"
+        with replacing(path) as file:
+            figure.savefig(file, format=suffix, dpi=160)
+        print(path)

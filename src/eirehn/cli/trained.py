@@ -1,0 +1,107 @@
+"""What is done with trained runs: `eirehn evaluate`, `report` and `carry`; and `recipes` and `data`."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+from .common import UsageError, as_command, console, make_parser, parse
+
+
+def evaluate(given: list[str]) -> None:
+    """Prints the figures of trained runs on a split of their data."""
+    parser = make_parser("evaluate", evaluate)
+    parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
+    parser.add_argument("--split", type=str, default="test", help="train, validation or test")
+    parser.add_argument("--which", type=str, default="best", help="best: of the best epoch; or last")
+    parser.add_argument("--max_depth", type=int | None, help="inner steps allowed, in place of the network's own")
+    parser.add_argument("--batch", type=int | None, help="columns to read a text in; default 1, from end to end")
+    parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
+    parser.add_argument("--together", action="store_true", help="of all language models of all runs as one, too")
+    asked = parse(parser, given)
+    from ..training.evaluation import evaluate as measure
+    from ..training.evaluation import evaluate_together
+
+    options = {name: asked[name] for name in ("split", "which", "max_depth", "batch", "device")}
+    for run in asked.runs:
+        figures = measure(run, **options)
+        if len(asked.runs) > 1:
+            print(f"{run}:")
+        for seed, value, depth in zip(figures.seeds, figures.values, figures.depths, strict=True):
+            print(f"seed {seed}: {figures.metric} {value:.6g}, depth {depth:.3f}")
+        print(f"mean: {figures.metric} {sum(figures.values) / len(figures.values):.6g}")
+    if asked.together:
+        whole = evaluate_together(asked.runs, **options)
+        print(f"together, {whole.members} models: {whole.metric} {whole.value:.6g}")
+
+
+def report(given: list[str]) -> None:
+    """Writes one self-contained HTML page about trained runs."""
+    parser = make_parser("report", report)
+    parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
+    parser.add_argument("--out", type=Path, default=Path("report.html"), help="the page to write")
+    asked = parse(parser, given)
+    from ..recipes.reproduce import report_on
+
+    print(f"report: {report_on(asked.runs, asked.out, command=as_command(['report', *given]))}")
+
+
+def carry(given: list[str]) -> None:
+    """Packs the training of a run into a folder of small files, or makes a run of such a folder that goes on."""
+    parser = make_parser("carry", carry)
+    parser.add_argument("action", type=str, help="pack RUN FOLDER, or unpack FOLDER RUN")
+    parser.add_argument("source", type=Path, help="the run to pack, or the folder to unpack")
+    parser.add_argument("target", type=Path, help="the folder, or the run, to make")
+    parser.add_argument("--which", type=str, default="last", help="values to pack: last, or best")
+    parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
+    asked = parse(parser, given)
+    from ..training.carry import pack, unpack
+
+    if asked.action not in ("pack", "unpack"):
+        raise UsageError(f"carry can pack or unpack, not {asked.action!r}")
+    if asked.action == "pack":
+        carried = pack(asked.source, asked.target, which=asked.which, device=asked.device)
+    else:
+        carried = unpack(asked.source, asked.target, device=asked.device)
+    print(f"{carried.size / 2**20:.1f} MiB; validation {carried.metric}:")
+    for before, after, best in zip(carried.before, carried.after, carried.best, strict=True):
+        known = f"; {best:.6g} at the best epoch" if best is not None else ""
+        was, now = (math.nan if each is None else each for each in (before, after))
+        print(f"  {was:.6g} before, {now:.6g} carried ({now - was:+.2g}){known}")
+    if asked.action == "unpack":
+        print(f"go on with: {as_command(['train', '--resume', str(asked.target)])}")
+
+
+def recipes(given: list[str]) -> None:
+    """Lists the recipes, or prints one as YAML for `eirehn train --config`."""
+    parser = make_parser("recipes", recipes)
+    parser.add_argument("name", type=str | None, nargs="?", help="print this recipe as YAML")
+    asked = parse(parser, given)
+    from ..models import SHALLOW
+    from ..recipes import find
+    from ..recipes import recipes as known
+
+    if asked.name is not None:
+        import yaml  # type: ignore[import-untyped,unused-ignore]  # it has no types, unless stubs are installed
+
+        print(yaml.safe_dump(find(asked.name).to_dict(), sort_keys=False, allow_unicode=True), end="")
+        return
+    for name, recipe in known().items():
+        network, optimisation = recipe.network, recipe.optimisation
+        depth = "" if network.kind in SHALLOW else f"depth {network.max_depth}"
+        print(
+            f"{name:34} {network.kind:7} {network.hidden_size:4} units  {depth:8}  "
+            f"{optimisation.epochs} epochs  {len(recipe.seeds)} seeds"
+        )
+
+
+def data(given: list[str]) -> None:
+    """Fetches a data set, checks it and puts it where trainings look for it."""
+    parser = make_parser("data", data)
+    parser.add_argument("name", type=str, help="har (UCI HAR) or ptb (Penn Treebank)")
+    parser.add_argument("--from", type=Path | None, help="an archive or folder that is here: nothing is downloaded")
+    parser.add_argument("--out", type=Path | None, help="folder of all data; default EIREHN_DATA_DIR")
+    asked = parse(parser, given)
+    from ..data.commands import provide
+
+    provide(asked.name, asked["from"], asked.out, console())

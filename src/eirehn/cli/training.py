@@ -1,0 +1,155 @@
+"""`eirehn train`: one training, by a recipe of ours or of your own."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .common import UsageError, console, going_on, make_parser, parse, value_of
+
+if TYPE_CHECKING:
+    from ..training.recipe import Recipe
+
+
+def train(given: list[str]) -> None:
+    """Trains one recipe; every field of it is a flag, and a YAML file may hold any of them. `--data FILE` is short
+    for `--data.path FILE`."""
+    from ..recipes import find
+    from ..training.recipe import DATA, Recipe, data_kind
+
+    if any(word == "--resume" or word.startswith("--resume=") for word in given):
+        _resume(given)
+        return
+    parser = make_parser("train", train)
+    parser.add_argument("--recipe", type=str | None, help="start from a recipe of `eirehn recipes`")
+    parser.add_argument("--config", action="config", help="YAML file with any fields of a recipe")
+    parser.add_argument("--out", type=Path | None, help="the run's folder; default runs/NAME")
+    parser.add_argument("--resume", type=Path | None, help="alone: go on with the run of this folder")
+    parser.add_argument("--text", nargs=3, help="your own texts to model: to train on, to choose by, to report")
+    parser.add_argument("--level", type=str | None, help="of your own texts: word or char")
+    given = _config_first(_with_texts(_with_path(given)))
+    named = value_of("--recipe", given)
+    start = Recipe() if named is None else find(named)
+    kind = _data_kind(given) or start.data.kind
+    parser.add_class_arguments(Recipe, skip={"data"})
+    parser.add_class_arguments(data_kind(kind), "data")
+    parser.add_argument("--data.kind", type=str, default=kind, help=f"one of {', '.join(DATA)}")
+    defaults = _flat(start.to_dict())
+    if kind != start.data.kind:
+        defaults = {name: value for name, value in defaults.items() if not name.startswith("data.")}
+    parser.set_defaults(defaults)
+    asked = parse(parser, given)
+    if asked.recipe != named:
+        raise UsageError("a recipe is named once, by --recipe on the command line; a YAML file holds fields")
+    recipe = _recipe(asked)
+    _train(recipe, asked.out or Path("runs") / recipe.name)
+
+
+def _resume(given: list[str]) -> None:
+    from ..training.folder import RunFolder
+
+    parser = make_parser("train", train)
+    parser.add_argument("--resume", type=Path, required=True, help="folder of a run to go on with")
+    folder = parse(parser, given).resume
+    _train(RunFolder(folder).recipe(), folder)
+
+
+def _train(recipe: Recipe, folder: Path) -> None:
+    from ..training.fit import first_process
+    from ..training.fit import train as carry_out
+    from ..training.progress import Display
+
+    with Display(console()) as display:
+        result = going_on(lambda: carry_out(recipe, folder, tell=display))
+    if first_process():
+        _print_result(recipe.seeds, result)
+        print(f"run: {folder}")
+
+
+def _recipe(asked: Any) -> Recipe:
+    from dataclasses import fields
+
+    from ..data.language import TextData
+    from ..data.own import FileData
+    from ..training.recipe import Recipe
+
+    content = asked.as_dict()
+    recipe = Recipe.from_dict({field.name: content[field.name] for field in fields(Recipe)})
+    own = isinstance(recipe.data, FileData | TextData)
+    return replace(recipe, data=recipe.data.pinned()) if own else recipe  # type: ignore[attr-defined]  # those two
+
+
+def _with_path(given: Sequence[str]) -> list[str]:
+    """`--data FILE` written out, unless it is one with fields of the data."""
+    words = list(given)
+    for index, word in enumerate(words):
+        following = words[index + 1] if index + 1 < len(words) else ""
+        if word == "--data" and _is_of_data(following):
+            words[index] = "--data.path"
+        elif word.startswith("--data=") and _is_of_data(word.partition("=")[2]):
+            words[index] = f"--data.path={word.partition('=')[2]}"
+    return words
+
+
+def _is_of_data(word: str) -> bool:
+    fields = word.startswith(("{", "--")) or Path(word).suffix.lower() in (".yaml", ".yml", ".json")
+    return bool(word) and not fields
+
+
+def _config_first(given: Sequence[str]) -> list[str]:
+    """With the YAML file before all flags, which change what it says, wherever it was named."""
+    flags = [
+        not word.startswith("--config=") and "--config" not in (word, before)
+        for before, word in zip(["", *given], given, strict=False)
+    ]
+    return [word for _, word in sorted(zip(flags, given, strict=True), key=lambda pair: pair[0])]
+
+
+def _data_kind(given: Sequence[str]) -> str | None:
+    """The kind of data the flags or the YAML file name, on which it depends what other flags there are."""
+    import yaml  # type: ignore[import-untyped,unused-ignore]  # it has no types, unless stubs are installed
+
+    named, path = value_of("--data.kind", given), value_of("--config", given)
+    if named is not None or path is None:
+        return named
+    try:
+        content = yaml.safe_load(Path(path).read_text("utf-8"))
+        return str(content["data"]["kind"])
+    except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
+        return None  # whatever is wrong with it, the parser says it better
+
+
+def _with_texts(given: Sequence[str]) -> list[str]:
+    """`--text` and `--level` in full: they are fields of the data, whose kind says what other flags there are."""
+    words = list(given)
+    if "--text" in words:
+        at = words.index("--text")
+        files = words[at + 1 : at + 4]
+        if len(files) < 3 or any(file.startswith("--") for file in files):
+            raise UsageError("--text takes three files: to train on, to choose by, and to report")
+        fields = zip(("train", "validation", "test"), files, strict=True)
+        named = [f"--data.{field}={Path(file).absolute()}" for field, file in fields]
+        words[at : at + 4] = ["--data.kind=text", *named]
+    return [f"--data.{word[2:]}" if word == "--level" or word.startswith("--level=") else word for word in words]
+
+
+def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in content.items():
+        if isinstance(value, dict) and name != "start":
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def _print_result(seeds: Sequence[int], result: dict[str, Any]) -> None:
+    for seed, value, epoch, depth in zip(
+        seeds, result["values"], result["best_epoch"], result["depth"], strict=True
+    ):
+        shown = "diverged" if value is None or math.isnan(value) else f"{value:.6g}"
+        which = "last" if result.get("best_validation") is None else "best"
+        print(f"seed {seed}: test {result['metric']} {shown} ({which} epoch {epoch}, depth {depth:.2f})")
