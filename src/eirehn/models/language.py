@@ -1,0 +1,100 @@
+"""What comes next in a text."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..cells.base import fill_uniform
+from ..checks import positive_int
+from ..pointer import PointerSentinel
+from .network import ELASTIC, FIXED, Network, Outcome
+
+if TYPE_CHECKING:
+    from ..data.vocabulary import Vocabulary
+
+
+class LanguageModel(nn.Module):
+    """Tokens in, the logits of the next token out. One matrix embeds them and, with a bias, tells them apart.
+
+    Dropout is that of Gal and Ghahramani (2016): a sequence has the same words, inputs, states and outputs dropped
+    at all its steps. RNNs and LSTMs have it as in Zaremba et al. (2014), anew at every step and never on states.
+
+    >>> model = LanguageModel(Network("EIREHN", hidden_size=20), vocabulary=50)
+    >>> model(torch.zeros(8, 35, dtype=torch.int64)).shape
+    torch.Size([8, 35, 50])
+    """
+
+    tokens: Vocabulary | None = None  # what the numbers stand for, where `eirehn.load` found it
+
+    def __init__(self, network: Network, vocabulary: int) -> None:
+        super().__init__()
+        if network.bidirectional:
+            raise ValueError("a language model reads one way: network.bidirectional must be false")
+        self.network = network
+        self.vocabulary = positive_int("vocabulary", vocabulary)
+        self.by_step = network.kind not in FIXED + ELASTIC
+        body = replace(network, input_dropout=0.0) if self.by_step else network
+        self.embedding = nn.Embedding(vocabulary, network.hidden_size)
+        self.body = body.build(network.hidden_size)
+        self.output = None if network.tied else nn.Parameter(torch.empty(vocabulary, network.hidden_size))
+        self.bias = nn.Parameter(torch.zeros(vocabulary))
+        bound = network.start.get("weight_bound")
+        self.pointer = (
+            PointerSentinel(network.hidden_size, network.pointer, bound or 0.1) if network.pointer else None
+        )
+        fill_uniform(0.1 if bound is None else bound, self.embedding.weight)
+        if self.output is not None:
+            fill_uniform(0.1 if bound is None else bound, self.output)
+        if bound is not None:
+            fill_uniform(bound, self.bias)
+
+    def forward(self, tokens: Tensor, hx: Any = None, *, max_depth: int | None = None) -> Tensor:
+        """Logits (B, T, V) of what follows each of `tokens` (B, T)."""
+        return self.run(tokens, hx, max_depth=max_depth).prediction
+
+    def run(
+        self, tokens: Tensor, hx: Any = None, *, max_depth: int | None = None, with_cost: bool = False
+    ) -> Outcome:
+        """As `forward`, and the final state, which the next call takes as `hx` to read on."""
+        options: dict[str, Any] = {"max_depth": max_depth, "with_cost": with_cost}
+        own, memory = hx if self.pointer is not None and hx is not None else (hx, None)
+        out, state, depth, cost = self.network.run(self.body, self._embedded(tokens), own, **options)
+        logits = self._logits(out)
+        if self.pointer is not None:
+            with torch.autocast(out.device.type, enabled=False):
+                logits, memory = self.pointer(out.to(self.bias.dtype), tokens, logits, memory)
+            state = (state, tuple(memory))  # a state is saved, and read back without pickle
+        return Outcome(logits, state, depth, cost)
+
+    def _embedded(self, tokens: Tensor) -> Tensor:
+        x: Tensor = self.embedding(tokens)  # (B, T, H)
+        if self.training and self.network.word_dropout:
+            x = x * word_mask(x.new_ones(tokens.shape), tokens, self.network.word_dropout)
+        if self.training and self.by_step and self.network.input_dropout:
+            x = F.dropout(x, self.network.input_dropout)
+        return x
+
+    def _logits(self, out: Tensor) -> Tensor:
+        weight = self.embedding.weight if self.output is None else self.output
+        if self.training:
+            return F.linear(self._dropped(out), weight, self.bias)
+        with torch.autocast(out.device.type, enabled=False):  # bfloat16 has two or three digits of a logit
+            return F.linear(out.to(weight.dtype), weight, self.bias)
+
+    def _dropped(self, out: Tensor) -> Tensor:
+        dropped = self.network.output_dropout
+        if not dropped:
+            return out
+        return out * F.dropout(torch.ones_like(out if self.by_step else out[:, :1]), dropped)  # (B, T or 1, H)
+
+
+def word_mask(ones: Tensor, tokens: Tensor, dropped: float) -> Tensor:
+    """Inverted dropout of whole words, (B, T, 1) for `tokens` (B, T): a word that a sequence repeats is dropped or
+    kept in all its places. `ones` (B, T) has the type and the device."""
+    first = (tokens.unsqueeze(-1) == tokens.unsqueeze(-2)).int().argmax(-1)  # (B, T): where each word stands first
+    return F.dropout(ones, dropped).gather(-1, first).unsqueeze(-1)

@@ -1,0 +1,116 @@
+"""Numbers or a class for a sequence."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from ..checks import positive_int
+from .network import Network, Outcome
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """From the units of a user's data to those a model was trained in, and back."""
+
+    mean: tuple[float, ...]  # of each channel
+    scale: tuple[float, ...]
+    target_mean: tuple[float, ...] = (0.0,)  # of each output
+    target_scale: tuple[float, ...] = (1.0,)
+
+    def inputs(self, x: Tensor, like: Tensor) -> Tensor:
+        # In double precision, as are the outputs: a small change of a large number is lost otherwise.
+        return ((x.double() - _double(self.mean, x)) / _double(self.scale, x)).to(like.dtype)
+
+    def outputs(self, prediction: Tensor) -> Tensor:
+        scale, mean = (_double(each, prediction) for each in (self.target_scale, self.target_mean))
+        return prediction.double() * scale + mean
+
+
+def _double(values: tuple[float, ...], like: Tensor) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64, device=like.device)
+
+
+class SequenceModel(nn.Module):
+    """A network and a linear head, at every time step or, with `last`, once for a sequence, by `network.pooling`.
+
+    >>> model = SequenceModel(Network("EIREHN", hidden_size=20), input_size=2, output_size=2)
+    >>> model(torch.zeros(8, 20, 2)).shape
+    torch.Size([8, 20, 2])
+    """
+
+    def __init__(
+        self,
+        network: Network,
+        input_size: int,
+        output_size: int,
+        *,
+        last: bool = False,
+        scaling: Scaling | None = None,
+    ) -> None:
+        super().__init__()
+        if network.word_dropout or network.output_dropout or not network.tied or network.pointer:
+            raise ValueError("word_dropout, output_dropout, tied and pointer belong to language models")
+        self.network = network
+        self.input_size = positive_int("input_size", input_size)
+        self.output_size = positive_int("output_size", output_size)
+        self.last = last
+        self.scaling = scaling
+        self.classes: tuple[Any, ...] = ()  # what the outputs of a classification stand for, where that is known
+        self.body = network.build(input_size)
+        self.head = nn.Linear(network.output_size, output_size)
+
+    def forward(
+        self, x: Tensor, hx: Any = None, *, lengths: Tensor | None = None, max_depth: int | None = None
+    ) -> Tensor:
+        """Predictions (B, T, O), or (B, O) with `last`, for `x` (B, T, X).
+
+        With `lengths` (B,) sequence b ends after `lengths[b]` steps and gives what it would give alone: the rest is
+        not read, and predictions there mean nothing.
+        """
+        return self.run(x, hx, lengths=lengths, max_depth=max_depth).prediction
+
+    def run(
+        self,
+        x: Tensor,
+        hx: Any = None,
+        *,
+        lengths: Tensor | None = None,
+        max_depth: int | None = None,
+        with_cost: bool = False,
+    ) -> Outcome:
+        """As `forward`, and the final state, the depths taken and their differentiable cost."""
+        if self.scaling is not None:
+            x = self.scaling.inputs(x, self.head.weight)
+        given = x if lengths is None else pack_padded_sequence(x, lengths.cpu(), True, enforce_sorted=False)
+        options: dict[str, Any] = {"max_depth": max_depth, "with_cost": with_cost}
+        out, state, depth, cost = self.network.run(self.body, given, hx, **options)
+        if lengths is not None:  # packing stops at the longest
+            out, _ = pad_packed_sequence(out, True, total_length=x.size(1))
+            depth = _padded(depth, x.size(1))
+            cost = None if cost is None else _padded(cost, x.size(1))
+        prediction = self.head(self._pooled(out, lengths) if self.last else out)
+        if self.scaling is not None:
+            prediction = self.scaling.outputs(prediction)
+        return Outcome(prediction, state, depth, cost)
+
+    def _pooled(self, out: Tensor, lengths: Tensor | None) -> Tensor:
+        """Of `out` (B, T, …) its mean over time, or what each direction puts out where it ends."""
+        if self.network.pooling == "mean":  # packed sequences are followed by zeros
+            return out.mean(1) if lengths is None else out.sum(1) / lengths.to(out.device)[:, None]
+        if lengths is None:
+            last = out[:, -1]
+        else:
+            last = out[torch.arange(out.size(0), device=out.device), lengths.to(out.device) - 1]
+        if not self.network.bidirectional:
+            return last
+        return torch.cat([last.chunk(2, -1)[0], out[:, 0].chunk(2, -1)[1]], -1)
+
+
+def _padded(values: Tensor, steps: int) -> Tensor:
+    """(L, B, T) with zeros up to `steps`."""
+    return nn.functional.pad(values, (0, steps - values.size(-1)))
