@@ -19,6 +19,7 @@ from .checking import (
     is_number,
 )
 from .classification import ClassDepth, Confusion, Window
+from .language import Passage, TableRow, WordGroups
 from .table import results_table
 
 
@@ -36,6 +37,8 @@ class Curve:
     depth: Sequence[Sequence[float]] | None = None
     loss: Sequence[Sequence[float]] | None = None
     """What training lowers, where that is not the metric."""
+    seconds: Sequence[float] | None = None
+    """Of training until the end of each epoch, all seeds together."""
 
     def __post_init__(self) -> None:
         check_text("Curve.label", self.label)
@@ -49,6 +52,10 @@ class Curve:
             for seed, values in enumerate(seeds):
                 check_length(f"Curve.{name}[{seed}]", values, len(self.epochs), "epochs")
                 check_numbers(f"Curve.{name}[{seed}]", values)
+        if self.seconds is not None:
+            check_length("Curve.seconds", self.seconds, len(self.epochs), "epochs")
+            for value in self.seconds:
+                check_at_least_zero("Curve.seconds", value)
         if len(self.seeds) == 0:
             raise ValueError("Curve needs one of train, validation and loss, got none")
 
@@ -193,6 +200,15 @@ class Report:
     windows: Sequence[Window] = ()
     windows_chosen: str = ""
     """How `windows` were chosen."""
+    frequencies: Sequence[WordGroups] = ()
+    """By how common words are."""
+    positions: Sequence[WordGroups] = ()
+    """By where words stand in the sentence."""
+    passages: Sequence[Passage] = ()
+    tables: Sequence[TableRow] = ()
+    """Those of one table together."""
+    measured_on: str = ""
+    """What the figures of depth were measured on, where that is not all of the test data."""
     loss_name: str = "training loss"
     """What `Curve.loss` is."""
     figure1: bool = True
@@ -205,7 +221,7 @@ class Report:
         check_text("Report.title", self.title)
         check_text("Report.metric_name", self.metric_name)
         check_text("Report.loss_name", self.loss_name)
-        for name in ("summary", "metric_unit", "windows_chosen"):
+        for name in ("summary", "metric_unit", "windows_chosen", "measured_on"):
             if not isinstance(getattr(self, name), str):
                 raise ValueError(f"Report.{name} must be text, got: {type(getattr(self, name)).__name__}")
         if self.notice is not None and not isinstance(self.notice, str):
@@ -222,6 +238,10 @@ class Report:
             ("confusions", Confusion),
             ("class_depths", ClassDepth),
             ("windows", Window),
+            ("frequencies", WordGroups),
+            ("positions", WordGroups),
+            ("passages", Passage),
+            ("tables", TableRow),
         ):
             for index, part in enumerate(getattr(self, name)):
                 if not isinstance(part, kind):

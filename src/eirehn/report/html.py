@@ -18,6 +18,7 @@ from .sections.depth import histogram, true_depth
 from .sections.early import early
 from .sections.examples import examples
 from .sections.gate import gate
+from .sections.language import frequencies, passages, positions, tables
 from .sections.repeat import repeat
 from .sections.savings import savings
 from .sections.training import training
@@ -38,10 +39,14 @@ def _page(report: Report) -> str:
     palette = Palette(_labels(report))
     parts = [
         ("results", "Ours beside the paper", comparison, bool(report.results.get("rows"))),
+        ("tables", "All of the paper’s tables", tables, bool(report.tables)),
         ("training", "Learning curves", training, bool(report.curves)),
         ("confusion", "What is taken for what", confusion, bool(report.confusions)),
         ("gate", "The elastic gate (Figure 1 of the paper)", gate, report.figure1),
         ("depth", "Depth spent", histogram, bool(report.histograms)),
+        ("passages", "The text by depth", passages, bool(report.passages)),
+        ("frequency", "Depth by how common a word is", frequencies, bool(report.frequencies)),
+        ("position", "Depth by place in the sentence", positions, bool(report.positions)),
         ("class-depth", "Depth by class", class_depth, bool(report.class_depths)),
         ("examples", "Examples", examples, bool(report.examples)),
         ("windows", "Windows", windows, bool(report.windows)),
@@ -85,6 +90,8 @@ def _labels(report: Report) -> Iterator[str]:
         yield from (part.label for part in parts)
     yield from (each.label for each in report.confusions)
     yield from (part.label for part in report.class_depths)
+    for groups in (report.frequencies, report.positions, report.passages):
+        yield from (part.label for part in groups)
 
 
 def _short(heading: str) -> str:

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..content import Curve, Report
-from ..numbers import measured
+from ..numbers import duration, measured
 from ..palette import FLOOR, MUTED, Palette
-from .panel import SMALL, Floats, Panel, array, axis_label, canvas, least_shown, positive, scale_y, whole_x
+from .depth import DASHES
+from .panel import LARGE, SMALL, Floats, Panel, array, axis_label, canvas, least_shown, positive, scale_y, whole_x
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 POINTS = 60
 """Epochs drawn of a curve at most: more cannot be told apart at this size, and make the page large."""
 DASHED = (0, (3, 1.5))
+UNITS = (("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
 
 
 def curve_panels(
@@ -76,6 +78,28 @@ def depth_panels(curves: Sequence[Curve], palette: Palette) -> list[Panel]:
         words = f"Mean inner steps a time step of {curve.label} during training: {mean[0]:.2f} to {mean[-1]:.2f}."
         panels.append(Panel(curve.label, figure, words))
     return panels
+
+
+def time_panel(curves: Sequence[Curve], report: Report, metric: str, palette: Palette) -> Panel:
+    """The metric on validation data by time, all curves together."""
+    figure, (ax,) = canvas(LARGE)
+    longest = max(float(seconds) for curve in curves for seconds in curve.seconds or ())
+    name, unit = next((name, unit) for name, unit in UNITS if longest >= 2 * unit or unit == 1.0)
+    words = []
+    for index, curve in enumerate(curves):
+        assert curve.seconds is not None
+        assert curve.validation is not None
+        kept = thinned(len(curve.epochs))
+        time = array(curve.seconds)[kept] / unit
+        mean = mean_of_finite(_seeds(curve.validation, kept) * report.scale)
+        colour, marker = palette[curve.label]
+        ax.plot(time, mean, color=colour, linewidth=1.7, linestyle=DASHES[index % len(DASHES)])
+        ax.plot(time[-1], mean[-1], marker, color=colour, markersize=6)
+        words.append(f"{curve.label}: {measured(mean[-1])} after {duration(float(curve.seconds[-1]))}")
+    scale_y(ax, *_limits(curves, math.nan, report), log=report.lower_is_better)
+    ax.set_xlim(left=0)
+    ax.set(xlabel=f"{name} of training", ylabel=axis_label(metric, report.metric_unit))
+    return Panel("", figure, f"{metric} on validation data by time of training. " + "; ".join(words) + ".")
 
 
 def thinned(length: int) -> list[int]:

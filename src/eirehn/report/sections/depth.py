@@ -20,6 +20,8 @@ def histogram(report: Report, palette: Palette) -> str:
     )
     if any(part.layers > 1 for part in report.histograms):
         caption += " Where a network has several layers, each counts by itself."
+    if report.measured_on:
+        caption += f" {report.measured_on}"
     keys = [key("mean", INK, dash="", marker="^")]
     return figure_block(
         "histogram", histogram_panels(report.histograms, palette), caption, keys=keys, layout="many"

@@ -19,9 +19,12 @@ def early(report: Report, palette: Palette) -> str:
     caption = (
         "The same trained models, stopped after at most so many inner steps, without training them again. A line "
         "that comes near its end value after one or two inner steps belongs to a model that does the most "
-        "important work first: it improves early, and can be cut short when time is short. The shade is one "
-        "standard deviation over the seeds."
+        "important work first: it improves early, and can be cut short when time is short."
     )
+    if any(curve.std is not None for curve in report.early):
+        caption += " The shade is one standard deviation over the seeds."
+    if report.measured_on:
+        caption += f" {report.measured_on}"
     keys = [
         model_key(curve.label, palette[curve.label], dash=DASHES[index % len(DASHES)])
         for index, curve in enumerate(report.early)

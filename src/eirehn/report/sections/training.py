@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
-from ..content import Report
-from ..elements import figure_block, key
+from ..content import Curve, Report
+from ..elements import figure_block, key, model_key
 from ..palette import FLOOR, INK, MUTED, Palette
-from ..panels.curves import DASHED, curve_panels, depth_panels, diverged
+from ..panels.curves import DASHED, curve_panels, depth_panels, diverged, time_panel
+from ..panels.depth import DASHES
 from ..table import floor_of
 
 
@@ -43,6 +45,9 @@ def training(report: Report, palette: Palette) -> str:
         keys.append(key("floor", FLOOR, dash=(0, (1, 1.5))))
     panels = curve_panels(report.curves, floor, report, metric, palette)
     page = figure_block("curves", panels, caption, keys=keys, layout="many")
+    timed = [curve for curve in report.curves if curve.seconds is not None and curve.validation is not None]
+    if timed:
+        page += _by_time(timed, report, metric, palette)
     elastic = [curve for curve in report.curves if curve.depth is not None]
     if elastic:
         caption = (
@@ -51,3 +56,17 @@ def training(report: Report, palette: Palette) -> str:
         )
         page += figure_block("depth-curves", depth_panels(elastic, palette), caption, layout="many")
     return page
+
+
+def _by_time(curves: Sequence[Curve], report: Report, metric: str, palette: Palette) -> str:
+    caption = (
+        f"The {metric} on validation data by time of training, on the machine where each was trained, mean over the "
+        "seeds: what a reader with as much time would have. An epoch is taken to last as long as any other of its "
+        "training."
+    )
+    keys = [
+        model_key(curve.label, palette[curve.label], dash=DASHES[index % len(DASHES)])
+        for index, curve in enumerate(curves)
+    ]
+    panel = time_panel(curves, report, metric, palette)
+    return figure_block("time", [panel], caption, keys=keys, layout="one")
