@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: run test fast lint bench picture readme-table clean
+.PHONY: run test fast lint bench picture figures readme-table clean
 
 run: $(READY)  ## the paper's synthetic experiment in small: a table and a report, in a few minutes
 	$(VENV)/bin/eirehn reproduce synthetic --quick
@@ -25,6 +25,9 @@ bench: $(READY)  ## speed of the layers beside the plain path and torch's LSTM
 
 picture: $(READY)  ## the picture in the README
 	$(PY) examples/elastic_gate.py --out docs/elastic-gate.png
+
+figures: $(READY)  ## Figures 2 and 3 of the paper, in docs/how-it-works.md
+	$(PY) examples/model_figures.py --out docs
 
 readme-table: $(READY)  ## the README's table from results/synthetic.json
 	$(PY) examples/readme_table.py

@@ -96,17 +96,13 @@ def tables(runs: Sequence[Trained]) -> list[TableRow]:
             size = sizes[index] if isinstance(sizes, list) else sizes
             model = f"{name.upper()}-1200, depth {depth}"
             figure = table["perplexity"][index]
-            rows.append(
-                TableRow("Table 3: by depth", model, size, None, figure, *_figures(ours.get(recipe)))
-            )
+            rows.append(TableRow("Table 3: by depth", model, size, None, figure, *_figures(ours.get(recipe))))
     for row in printed["ptb_comparison"]:
         recipe = TABLE_4.get(row["model"], "")
         used.add(recipe)
         size = None if row["size"] is None else float(row["size"].removesuffix("M"))
         figures = _figures(ours.get(recipe))
-        rows.append(
-            TableRow("Table 4: beside others", row["model"], size, row["valid"], row["test"], *figures)
-        )
+        rows.append(TableRow("Table 4: beside others", row["model"], size, row["valid"], row["test"], *figures))
     for run in runs:
         if run.recipe.name not in used or run.recipe.name not in ours:
             millions = _result(run)["parameters"] / 1e6

@@ -20,6 +20,7 @@ from ..files import RunError
 from ..models import LanguageModel
 from ..report.content import DepthHistogram, EarlyCurve
 from ..report.language import Passage, WordGroups
+from ..report.numbers import count
 from ..training.columns import Windows
 from . import analysis
 from .analysis import Trained
@@ -59,11 +60,11 @@ def readings(run: Trained, tokens: int) -> list[Reading]:
 def text(run: Trained, tokens: int) -> Split:
     """The first so many tokens of the test text, and what follows each, (1, N)."""
     own = run.models[0].tokens
-    if run.recipe.data.vocabulary() != own:  # type: ignore[union-attr]  # of language
+    if run.recipe.data.vocabulary() != own:  # type: ignore[attr-defined]  # these data are a text
         raise RunError(f"the text that {run.folder} was trained on has changed since: its words are others")
     whole = analysis.split_for_test(run.recipe.data)
-    count = columns(tokens)
-    tokens = tokens // count * count  # columns have one length
+    side = columns(tokens)
+    tokens = tokens // side * side  # columns have one length
     return whole.map(lambda each: each[:, :tokens])
 
 
@@ -95,7 +96,7 @@ def work(model: LanguageModel) -> int:
     """About how many multiplications a token takes."""
     body = sum(parameter.numel() for parameter in model.body.parameters())
     again = 1 if model.network.kind == "RHN" else model.network.max_depth  # RHN has weights for every depth
-    return model.vocabulary * model.network.hidden_size + again * body
+    return int(model.vocabulary * model.network.hidden_size + again * body)
 
 
 def what_was_read(run: Trained, tokens: int) -> str:
@@ -103,10 +104,10 @@ def what_was_read(run: Trained, tokens: int) -> str:
     whole = analysis.split_for_test(run.recipe.data).x.size(1)
     read = text(run, tokens).x.size(1)
     kind = "words" if run.models[0].tokens.level == "word" else "characters"
-    part = f"all {whole:,} {kind}" if read == whole else f"the first {read:,} of {whole:,} {kind}"
+    part = f"all {count(whole)} {kind}" if read == whole else f"the first {count(read)} of {count(whole)} {kind}"
     side = columns(tokens)
     how = f"in {side} columns side by side" if side > 1 else "from end to end"
-    return f"Measured on {part} of the test text, read {how}.".replace(",", " ").replace("text  read", "text, read")
+    return f"Measured on {part} of the test text, read {how}."
 
 
 def perplexities_and_depths(run: Trained, tokens: int, max_depth: int | None = None) -> list[tuple[float, float]]:
@@ -122,9 +123,8 @@ def early_curve(run: Trained, tokens: int) -> EarlyCurve:
     """The perplexity when no word may go deeper than 1, 2, … inner steps, without training for it."""
     deepest = run.recipe.network.max_depth
     return analysis.early_curve(
-        # The last cap is none.
         run,
-        lambda run, cap: perplexities_and_depths(run, tokens, None if cap == deepest else cap),
+        lambda run, cap: perplexities_and_depths(run, tokens, None if cap == deepest else cap),  # the last is none
     )
 
 
@@ -141,7 +141,7 @@ def by_frequency(run: Trained, tokens: int) -> WordGroups:
     seen = np.bincount(torch.cat([train.x[0], train.target[0, -1:]]).numpy(), minlength=len(run.models[0].tokens))
     group = np.digitize(seen[text(run, tokens).x[0].numpy()], FREQUENCIES) - 1  # (N,)
     names = ["never", *(f"{span(low, high)} times" for low, high in _pairs(FREQUENCIES[1:]))]
-    return _grouped(run, tokens, group, [name.replace("1 times", "once") if name == "1 times" else name for name in names], [short(low) for low in FREQUENCIES])
+    return _grouped(run, tokens, group, names, [short(low) for low in FREQUENCIES])
 
 
 def by_place(run: Trained, tokens: int) -> WordGroups:
@@ -157,7 +157,8 @@ def places(ends: npt.NDArray[np.bool_]) -> Ints:
     """Of each token, the how-manieth of its line it is, from 1 on, where lines end at `ends`, (N,)."""
     index = np.arange(len(ends))
     last = np.maximum.accumulate(np.where(ends, index, -1))
-    return index - np.concatenate([[-1], last[:-1]])
+    found: Ints = index - np.concatenate([[-1], last[:-1]])
+    return found
 
 
 def end_of_line(run: Trained) -> str:
@@ -175,10 +176,9 @@ def _pairs(edges: Sequence[int]) -> list[tuple[int, int | None]]:
 
 def span(low: int, high: int | None) -> str:
     """From `low` to what comes before `high`."""
-    first = f"{low:,}".replace(",", " ")
     if high is None:
-        return f"{first} or more"
-    return first if high == low + 1 else f"{first}–{high - 1:,}".replace(",", " ")
+        return f"{count(low)} or more"
+    return count(low) if high == low + 1 else f"{count(low)}–{count(high - 1)}"
 
 
 def short(number: int) -> str:

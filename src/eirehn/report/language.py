@@ -59,7 +59,8 @@ class WordGroups:
     def shares(self) -> Floats:
         """Of each group, what part took each depth, (group, depth)."""
         counts = np.array(self.counts, np.float64)
-        return counts / counts.sum(1, keepdims=True)
+        shares: Floats = counts / counts.sum(1, keepdims=True)
+        return shares
 
     @property
     def mean(self) -> Floats:
@@ -70,7 +71,8 @@ class WordGroups:
     def std(self) -> Floats:
         """Of the inner steps within each group, (group,)."""
         squares = self.shares @ np.square(np.arange(self.shares.shape[1]))
-        return np.sqrt(np.maximum(squares - self.mean**2, 0.0))
+        deviation: Floats = np.sqrt(np.maximum(squares - self.mean**2, 0.0))
+        return deviation
 
     @property
     def words(self) -> list[int]:

@@ -26,9 +26,7 @@ def word_panels(parts: Sequence[WordGroups], xlabel: str, palette: Palette) -> l
     return [_panel(part, xlabel, deepest, limits, palette) for part in parts]
 
 
-def _panel(
-    part: WordGroups, xlabel: str, deepest: int, limits: tuple[float, float], palette: Palette
-) -> Panel:
+def _panel(part: WordGroups, xlabel: str, deepest: int, limits: tuple[float, float], palette: Palette) -> Panel:
     figure, (above, below) = canvas((4.6, 4.1), (1.25, 1.0), 8.5)
     colour, marker = palette[part.label]
     places = np.arange(len(part.names))

@@ -60,9 +60,8 @@ def training(report: Report, palette: Palette) -> str:
 
 def _by_time(curves: Sequence[Curve], report: Report, metric: str, palette: Palette) -> str:
     caption = (
-        f"The {metric} on validation data by time of training, on the machine where each was trained, mean over the "
-        "seeds: what a reader with as much time would have. An epoch is taken to last as long as any other of its "
-        "training."
+        f"The {metric} on validation data by time of training, on the machine where each was trained: the mean "
+        "over the seeds. All epochs of a training are taken to last equally long."
     )
     keys = [
         model_key(curve.label, palette[curve.label], dash=DASHES[index % len(DASHES)])
