@@ -20,7 +20,7 @@ from .results import paper_figure
 
 task = "Trained to model language."
 figures = ("early", "histograms", "frequencies", "positions")
-"""Those of a report that the results file keeps."""
+"""Those of a report that the results file keeps; not passages, as a text may be such that none may be passed on."""
 TABLE_4 = {
     "LSTM (Zaremba 2014)": "ptb-lstm-1500",
     "Pointer Sentinel (Merity 2016)": "ptb-lstm-650-pointer",

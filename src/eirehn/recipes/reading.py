@@ -104,7 +104,9 @@ def what_was_read(run: Trained, tokens: int) -> str:
     whole = analysis.split_for_test(run.recipe.data).x.size(1)
     read = text(run, tokens).x.size(1)
     kind = "words" if run.models[0].tokens.level == "word" else "characters"
-    part = f"all {count(whole)} {kind}" if read == whole else f"the first {count(read)} of {count(whole)} {kind}"
+    # Numbers in a sentence, unlike those in a table, may stand at the end of a line.
+    some, all_of = (count(number).replace(" ", "\N{NO-BREAK SPACE}") for number in (read, whole))
+    part = f"all {all_of} {kind}" if read == whole else f"the first {some} of {all_of} {kind}"
     side = columns(tokens)
     how = f"in {side} columns side by side" if side > 1 else "from end to end"
     return f"Measured on {part} of the test text, read {how}."

@@ -39,7 +39,7 @@ def _page(report: Report) -> str:
     palette = Palette(_labels(report))
     parts = [
         ("results", "Ours beside the paper", comparison, bool(report.results.get("rows"))),
-        ("tables", "All of the paper’s tables", tables, bool(report.tables)),
+        ("tables", "Tables 3 and 4 of the paper", tables, bool(report.tables)),
         ("training", "Learning curves", training, bool(report.curves)),
         ("confusion", "What is taken for what", confusion, bool(report.confusions)),
         ("gate", "The elastic gate (Figure 1 of the paper)", gate, report.figure1),

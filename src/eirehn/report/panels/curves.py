@@ -83,7 +83,7 @@ def depth_panels(curves: Sequence[Curve], palette: Palette) -> list[Panel]:
 def time_panel(curves: Sequence[Curve], report: Report, metric: str, palette: Palette) -> Panel:
     """The metric on validation data by time, all curves together."""
     figure, (ax,) = canvas(LARGE)
-    longest = max(float(seconds) for curve in curves for seconds in curve.seconds or ())
+    longest = max(float(curve.seconds[-1]) for curve in curves if curve.seconds is not None)
     name, unit = next((name, unit) for name, unit in UNITS if longest >= 2 * unit or unit == 1.0)
     words = []
     for index, curve in enumerate(curves):

@@ -73,7 +73,8 @@ def _draw_elastic_gate(d: Drawing) -> None:
     d.line([(41.5, 17.2), (45.6, 17.2)], ELASTIC)
     d.node(47, 17.2, "×", ELASTIC)
     d.line([(47, 27), (47, 18.7)])
-    once = r"$\alpha_t=\mathrm{sigm}(W_a\,[h_{t-1};x_t;1])$, once a time step; where $d^r$ is zero in all units, it ends"
+    once = r"$\alpha_t=\mathrm{sigm}(W_a\,[h_{t-1};x_t;1])$, once a time step; "
+    once += "where $d^r$ is zero in all units, it ends"
     d.note(14, 9.4, once, ha="left", color=ELASTIC)
 
 

@@ -42,7 +42,7 @@ def _groups(
     identity: str, parts: Sequence[WordGroups], lead: str, xlabel: str, report: Report, palette: Palette
 ) -> str:
     caption = (
-        f"{lead} Above, the inner steps spent on reading a word: the darker a field, the more words of the group "
+        f"{lead} Above, the inner steps spent on reading a word: the stronger a field, the more words of the group "
         "took so many; the line is their mean, the strokes one standard deviation. Beneath, how well the model "
         "told the words themselves, and how well what follows them. "
         + " ".join(filter(None, (_extremes(part) for part in parts)))
@@ -123,12 +123,11 @@ def _passage(passage: Passage, low: float, high: float, palette: Palette) -> str
         ends = token == passage.end
         shown = "¶" if ends else "·" if not passage.spaced and token == " " else token
         number = f"<sub>{depth:.2g}</sub>" if passage.spaced else ""
-        said = f"{'end of the line' if ends else token}: {depth:.3g} inner steps"
+        said = f"{'end of the line' if ends else token}: {depth:.3g} inner step{'' if depth == 1 else 's'}"
         said += "" if chance is None else f", expected with {_chance(chance)}"
         pieces.append(f'<span style="background: {shade}" title="{escape(said)}">{escape(shown)}{number}</span>')
-        pieces.append("<br>" if ends else " " if passage.spaced else "<wbr>")
-    if pieces[-1] in ("<br>", " ", "<wbr>"):
-        pieces.pop()
+        pieces.append("<br>" if ends else " " if passage.spaced else "<wbr>" if token == " " else "")
+    pieces.pop()
     text = f'<p class="passage{"" if passage.spaced else " letters"}">{"".join(pieces)}</p>'
     if passage.spaced:
         return text
@@ -146,7 +145,7 @@ def tables(report: Report, palette: Palette) -> str:
     """The paper's tables, all their rows, with ours beside them where there are any."""
     lead = (
         "All rows that the paper prints, also those that were not trained here, with our perplexities beside them; "
-        "lower is better. The paper’s are of its own training, the rest from the papers it names."
+        "lower is better. What the paper says of models of others is what their authors found."
     )
     head = ["model", "parameters", "paper, validation", "ours", "paper, test", "ours", "ours − paper"]
     page = f"<p>{escape(lead)}</p>"

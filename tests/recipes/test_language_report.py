@@ -1,0 +1,297 @@
+"""What a report says of language models, against NumPy, the files themselves and what training measured."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from language import small_language_recipe, written
+
+import eirehn
+from eirehn.files import RunError, read_json
+from eirehn.models import LanguageModel, Network
+from eirehn.recipes import find, language_report, reading
+from eirehn.recipes.analysis import Trained
+from eirehn.recipes.reproduce import report_on
+from eirehn.recipes.results import row
+from eirehn.report.html import render
+from eirehn.training.fit import train
+
+VARIED = {"alpha": 0.3, "decay_bias": -1.0, "decay_scale": 3.0}
+"""A start from which depth differs between words and layers."""
+NETWORKS = {
+    "elastic": Network("EIREHN", 10, max_depth=3, start=VARIED),
+    "tall": Network("EIREHN", 9, 2, max_depth=3, start=VARIED),
+    "deep": Network("EIREHN", 10, max_depth=4),
+    "rhn": Network("RHN", 8, max_depth=2),
+    "lstm": Network("LSTM", 8),
+    "letters": Network("EIREHN", 8, max_depth=2, start=VARIED),
+}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory):
+    folder = tmp_path_factory.mktemp("runs")
+    words = replace(written(folder, train=1200, test=390), first=900)
+    with eirehn.use_backend("auto"):
+        for name, network in NETWORKS.items():
+            data = replace(words, level="char") if name == "letters" else words
+            recipe = small_language_recipe(data, epochs=2 if name == "elastic" else 1)
+            seeds = (0, 1) if name in ("elastic", "tall") else (0,)
+            train(replace(recipe, name=name, network=network, seeds=seeds), folder / name)
+        yield {name: Trained(folder / name) for name in NETWORKS}
+
+
+def whole(run: Trained) -> int:
+    return run.recipe.data.load().test.x.size(1)
+
+
+@torch.no_grad()
+def by_hand(run: Trained, max_depth: int | None = None):
+    """The test text, and of each model the nats of what follows (N,) and the depths (layers, N)."""
+    test = run.recipe.data.load().test
+    x, target = test.x.numpy()[0], test.target.numpy()[0]
+    found = []
+    for model in run.models:
+        logits, _, depth, _ = model.run(test.x.long(), max_depth=max_depth)
+        scores = logits[0].double().numpy()
+        top = scores.max(1)
+        nats = np.log(np.exp(scores - top[:, None]).sum(1)) + top - scores[np.arange(len(target)), target]
+        found.append((nats, depth[:, 0].numpy()))
+    return x, found
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_perplexities_are_those_of_training(runs, name: str) -> None:
+    result = read_json(runs[name].folder / "result.json")
+    tokens = whole(runs[name])
+    assert name == "letters" or reading.columns(tokens) == 1
+    perplexities, depths = zip(*reading.perplexities_and_depths(runs[name], tokens), strict=True)
+    assert perplexities == pytest.approx(result["values"], rel=1e-3 if name == "letters" else 1e-6)
+    assert depths == pytest.approx(result["depth"], rel=1e-2 if name == "letters" else 1e-6)
+
+
+@pytest.mark.parametrize("name", ["elastic", "tall"])
+def test_groups_by_frequency(runs, name: str) -> None:
+    run = runs[name]
+    words = Path(run.recipe.data.train).read_text().replace("\n", " <eos> ").split()
+    seen = Counter(words[: run.recipe.data.first])
+    x, found = by_hand(run)
+    often = np.array([seen[run.models[0].tokens.tokens[number]] for number in x])
+    part = reading.by_frequency(run, whole(run))
+    assert len(np.unique(found[0][1])) > 1  # else depth would not be put to the test
+    limits = {"never": (0, 0), "1–2 times": (1, 2), "3–9 times": (3, 9), "10–29 times": (10, 29)}
+    limits |= {"30–99 times": (30, 99), "100–299 times": (100, 299)}
+    covered = 0
+    for name, counts, own, follows in zip(
+        part.names, part.counts, part.perplexity, part.next_perplexity, strict=True
+    ):
+        low, high = limits[name]
+        which = (often >= low) & (often <= high)
+        covered += which.sum()
+        spent = np.concatenate([depth[:, which].ravel() for _, depth in found])
+        assert list(counts) == np.bincount(spent, minlength=4).tolist()
+        before = np.flatnonzero(which[1:])  # what a word was told by is the step before it
+        assert own == pytest.approx(np.mean([np.exp(nats[before].mean()) for nats, _ in found]), rel=1e-5)
+        assert follows == pytest.approx(np.mean([np.exp(nats[which].mean()) for nats, _ in found]), rel=1e-5)
+    assert covered == len(x)
+    assert part.layers == run.recipe.network.num_layers
+    assert sum(part.words) == len(run.models) * len(x)
+
+
+def test_groups_by_place(runs) -> None:
+    run = runs["elastic"]
+    x, found = by_hand(run)
+    part = reading.by_place(run, whole(run))
+    assert part.names == [
+        "place 1",
+        "place 2",
+        "place 3",
+        "place 4",
+        "places 5–6",
+        "places 7–9",
+        "places 10–14",
+        "the end",
+    ]
+    assert part.ticks == ["1", "2", "3", "4", "5", "7", "10", "¶"]
+    lines = [line.split() for line in Path(run.recipe.data.test).read_text().splitlines()]
+    assert {len(line) for line in lines} == {10}
+    place = np.arange(len(x)) % 11 + 1  # ten words and the end
+    groups = [place == 1, place == 2, place == 3, place == 4, (place >= 5) & (place <= 6)]
+    groups += [(place >= 7) & (place <= 9), place == 10, place == 11]
+    for which, counts in zip(groups, part.counts, strict=True):
+        spent = np.concatenate([depth[:, which].ravel() for _, depth in found])
+        assert list(counts) == np.bincount(spent, minlength=4).tolist()
+
+
+def test_places_by_hand() -> None:
+    random = np.random.default_rng(0)
+    ends = random.random(200) < 0.2
+    expected, place = [], 1
+    for end in ends:
+        expected.append(place)
+        place = 1 if end else place + 1
+    assert reading.places(ends).tolist() == expected
+
+
+def test_early_curve(runs) -> None:
+    run = runs["elastic"]
+    part = reading.early_curve(run, whole(run))
+    assert part.caps == [1, 2, 3]
+    for cap, mean, std in zip(part.caps, part.mean, part.std, strict=True):
+        perplexities = [np.exp(nats.mean()) for nats, _ in by_hand(run, cap)[1]]
+        assert mean == pytest.approx(np.mean(perplexities), rel=1e-5)
+        assert std == pytest.approx(np.std(perplexities, ddof=1), rel=1e-2, abs=1e-4)
+    assert part.mean[-1] == pytest.approx(np.mean(read_json(run.folder / "result.json")["values"]), rel=1e-6)
+
+
+def test_histogram_counts_every_layer(runs) -> None:
+    _, found = by_hand(runs["tall"])
+    spent = np.concatenate([depth.ravel() for _, depth in found])
+    part = reading.histogram(runs["tall"], whole(runs["tall"]))
+    assert list(part.counts) == np.bincount(spent, minlength=4).tolist()
+    assert part.layers == 2
+
+
+@pytest.mark.parametrize("name", ["elastic", "tall", "letters"])
+def test_passages_are_of_the_text(runs, name: str) -> None:
+    run = runs[name]
+    text = Path(run.recipe.data.test).read_text()
+    if name != "letters":
+        text = text.replace("\n", " <eos> ")
+    x, found = by_hand(run)
+    nats, depth = found[0]
+    parts = reading.passages(run, whole(run))
+    assert len(parts) == reading.PASSAGES
+    known = run.models[0].tokens
+    for part in parts:
+        assert part.spaced == (name != "letters")
+        shown = (" " if part.spaced else "").join(part.tokens)
+        assert shown in text
+        assert part.tokens[-1] == part.end
+        numbers = known.encode(part.tokens)
+        first = next(i for i in range(len(x)) if np.array_equal(x[i : i + len(numbers)], numbers))
+        assert first == 0 or x[first - 1] == known.encode([part.end])[0]
+        if name == "letters":  # read in columns, some of which start from nothing
+            continue
+        np.testing.assert_allclose(part.depth, depth.mean(0)[first : first + len(numbers)])
+        assert (part.chance[0] is None) == (first == 0)
+        chances = np.exp(-np.concatenate([[np.nan], nats]))[first : first + len(numbers)]
+        np.testing.assert_allclose(np.array(part.chance, np.float64), chances, rtol=1e-4)
+
+
+def test_pieces_of_a_text_without_lines() -> None:
+    assert reading.pieces([], 100, 10) == [slice(0, 20), slice(25, 45), slice(50, 70), slice(75, 95)]
+    assert reading.pieces([], 30, 10) == [slice(0, 20), slice(22, 30)]
+    assert reading.pieces([4, 11, 40], 50, 10) == [slice(0, 12), slice(12, 32), slice(41, 50)]
+
+
+def test_a_large_model_reads_a_part_in_columns(runs, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = runs["letters"]
+    monkeypatch.setattr(reading, "WORK", 1.0)
+    tokens = reading.tokens_to_read([run, run])
+    assert tokens == 1000 < whole(run)
+    number = f"{whole(run):,}".replace(",", " ")
+    assert reading.what_was_read(run, tokens).replace("\N{NO-BREAK SPACE}", " ") == (
+        f"Measured on the first 1 000 of {number} characters of the test text, read in 2 columns side by side."
+    )
+    test = run.recipe.data.load().test
+    found = reading.read(run.models[0], reading.text(run, tokens))
+    with torch.no_grad():
+        for half in (slice(0, 500), slice(500, 1000)):
+            outcome = run.models[0].run(test.x[:, half].long())
+            likely = outcome.prediction[0].double().log_softmax(-1).numpy()
+            nats = -likely[np.arange(500), test.target[0, half].numpy()]
+            np.testing.assert_allclose(found.nats[half].numpy(), nats, rtol=1e-4, atol=1e-5)
+            np.testing.assert_array_equal(found.depth[:, half].numpy(), outcome.depth[:, 0].numpy())
+
+
+def test_work_of_the_papers_network() -> None:
+    with torch.device("meta"):
+        model = LanguageModel(find("ptb-ei-rehn-1200-r4").network, 10_000)
+    assert 5e7 < reading.work(model) < 8e7  # 12 M to tell words apart, 13.3 M four times
+    assert 8000 < reading.WORK / reading.work(model) < 12_000
+
+
+def test_the_best_of_each_kind_by_validation(runs) -> None:
+    chosen = language_report.best_of_each([runs[name] for name in ("deep", "rhn", "elastic")])
+    figures = {
+        name: np.mean(read_json(runs[name].folder / "result.json")["best_validation"])
+        for name in ("deep", "elastic")
+    }
+    assert {run.recipe.name for run in chosen} == {"rhn", min(figures, key=figures.__getitem__)}
+
+
+def test_a_text_that_has_changed_is_refused(runs, tmp_path: Path) -> None:
+    folder = runs["elastic"].folder
+    for name in ("recipe.json", "result.json", "model.json", "best.safetensors"):
+        (tmp_path / name).write_bytes((folder / name).read_bytes())
+    vocabulary = json.loads((folder / "vocabulary.json").read_text())
+    vocabulary["tokens"][-1] += "x"
+    (tmp_path / "vocabulary.json").write_text(json.dumps(vocabulary))
+    with pytest.raises(RunError, match="has changed since"):
+        reading.text(Trained(tmp_path), 10)
+
+
+def test_curves_have_their_time(runs) -> None:
+    curve = language_report.timed(runs["elastic"])
+    seconds = read_json(runs["elastic"].folder / "result.json")["seconds"]
+    assert curve.seconds == pytest.approx([seconds / 2, seconds])
+
+
+@pytest.mark.parametrize("names", [["elastic", "tall", "deep", "rhn", "lstm"], ["lstm"], ["rhn"], ["letters"]])
+def test_report(runs, names: list[str]) -> None:
+    chosen = [runs[name] for name in names]
+    rows = [row(run.recipe, read_json(run.folder / "result.json")) for run in chosen]
+    report = language_report.content("Words", language_report.task, {"rows": rows}, chosen)
+    elastic = bool({"elastic", "letters"} & set(names))
+    for name in ("histograms", "frequencies", "positions", "passages"):
+        assert bool(getattr(report, name)) == elastic
+    assert bool(report.early) == (names != ["lstm"])
+    assert not report.tables
+    text = render(report)
+    assert ("Measured on" in text) == (names != ["lstm"])
+    assert "perplexity" in text
+
+
+def test_report_on_runs(runs, tmp_path: Path) -> None:
+    page = report_on([runs["elastic"].folder], tmp_path / "report.html", command="eirehn report …")
+    assert 'class="passage"' in page.read_text("utf-8")
+
+
+def ended(folder: Path, name: str, **changes: object) -> SimpleNamespace:
+    """A run that has left nothing but its result."""
+    recipe = find(name)
+    recipe = replace(recipe, network=replace(recipe.network, **changes))
+    folder.mkdir()
+    result = {"recipe": name, "metric": "perplexity", "values": [70.5, None], "final_values": [71.0, None]}
+    result |= {"best_epoch": [3, 0], "best_validation": [73.25, None], "depth": [2.0, None]}
+    (folder / "result.json").write_text(json.dumps({**result, "parameters": 25_340_000, "seconds": 10.0}))
+    return SimpleNamespace(recipe=recipe, folder=folder, label="ours")
+
+
+def test_tables_of_the_paper(tmp_path: Path) -> None:
+    rows = language_report.tables(
+        [
+            ended(tmp_path / "one", "ptb-ei-rehn-1200-r4"),
+            ended(tmp_path / "two", "ptb-rhn-1200-r2", output_dropout=0.5),
+        ]
+    )
+    tables = Counter(each.table for each in rows)
+    assert tables == {"Table 3: by depth": 8, "Table 4: beside others": 6, "Ours besides": 1}
+    by_model = {each.model: each for each in rows}
+    assert by_model["RHN-1200, depth 2"].paper_test == 73.4
+    assert by_model["RHN-1200, depth 2"].test is None  # of another dropout, so no row of the paper's
+    assert by_model["RHN-1200, depth 5"].millions == 29.3
+    found = by_model["EI-REHN-1200, depth 4"]
+    assert (found.millions, found.paper_test, found.validation, found.test) == (25.3, 66.2, 73.25, 70.5)
+    found = by_model["EI-REHN-1200D"]
+    assert (found.millions, found.paper_validation, found.paper_test, found.test) == (25, 70.0, 66.2, 70.5)
+    assert by_model["Ensemble of LSTMs (Zaremba 2014)"].millions is None
+    assert by_model["ours"].millions == 25.34
