@@ -69,7 +69,9 @@ def scale_y(ax: Axes, low: float, high: float, *, log: bool) -> None:
         return
     ax.set_yscale("log")
     ax.yaxis.set_major_locator(FixedLocator(_log_ticks(low, high)))
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    ax.yaxis.set_major_formatter(
+        FuncFormatter(lambda value, _: f"{value:g}" if value < 1e6 else f"{value / 1e6:g}M")
+    )
     ax.yaxis.set_minor_locator(NullLocator())
 
 

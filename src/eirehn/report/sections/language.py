@@ -101,7 +101,7 @@ def passages(report: Report, palette: Palette) -> str:
         "came."
     )
     if high - low < SAME:
-        lead += f" It spends the same on all of them, {high:.3g}: only a price on depth makes it choose."
+        lead += f" It spends the same on all of them, {high:.3g}; a larger price on depth makes a model choose."
     lead += _measured_on(report)
     whole = all(depth == int(depth) for depth in depths)
     scale = range(int(low), int(high) + 1) if whole else [low + (high - low) * i / STEPS for i in range(STEPS + 1)]
@@ -147,10 +147,21 @@ def tables(report: Report, palette: Palette) -> str:
         "All rows that the paper prints, also those that were not trained here, with our perplexities beside them; "
         "lower is better. What the paper says of models of others is what their authors found."
     )
-    head = ["model", "parameters", "paper, validation", "ours", "paper, test", "ours", "ours − paper"]
+    head = [
+        "model",
+        "parameters",
+        "paper, validation",
+        "ours, validation",
+        "paper, test",
+        "ours, test",
+        "ours − paper",
+    ]
     page = f"<p>{escape(lead)}</p>"
     for name, rows in groupby(report.tables, key=lambda row: row.table):
-        page += f'<h3 class="table">{escape(name)}</h3>' + table(head, map(_table_row, rows), name)
+        lines = [_table_row(row) for row in rows]
+        filled = [column for column in range(len(head)) if any(line[column] != MISSING for line in lines)]
+        lines = [[line[column] for column in filled] for line in lines]
+        page += f'<h3 class="table">{escape(name)}</h3>' + table([head[column] for column in filled], lines, name)
     return page
 
 
