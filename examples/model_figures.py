@@ -5,8 +5,7 @@ from pathlib import Path
 
 import matplotlib
 
-from eirehn.report.panels.figure2 import figure2
-from eirehn.report.panels.figure3 import figure3
+from eirehn.report.figures import figure2, figure3
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--out", type=Path, default=Path("docs"), help="the folder to write to")

@@ -8,12 +8,14 @@ import numpy as np
 from torch import Tensor
 
 from .panels.figure1 import figure1, gate_values
+from .panels.figure2 import figure2
+from .panels.figure3 import figure3
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-__all__ = ["depth_figure", "figure1", "gate_figure"]
+__all__ = ["depth_figure", "figure1", "figure2", "figure3", "gate_figure"]
 
 COLOURS = ("#0b6e99", "#d9730d", "#6940a5", "#0f7b6c")
 
