@@ -21,6 +21,7 @@ from eirehn.recipes.analysis import Trained
 from eirehn.recipes.reproduce import report_on
 from eirehn.recipes.results import row
 from eirehn.report.html import render
+from eirehn.training.columns import Windows
 from eirehn.training.fit import train
 
 VARIED = {"alpha": 0.3, "decay_bias": -1.0, "decay_scale": 3.0}
@@ -39,7 +40,8 @@ NETWORKS = {
 def runs(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("runs")
     words = replace(written(folder, train=1200, test=390), first=900)
-    with eirehn.use_backend("auto"):
+    with pytest.MonkeyPatch.context() as patch, eirehn.use_backend("auto"):
+        patch.setattr(Windows, "size", 50)  # so that the text is read in windows, each from where the last ended
         for name, network in NETWORKS.items():
             data = replace(words, level="char") if name == "letters" else words
             recipe = small_language_recipe(data, epochs=2 if name == "elastic" else 1)
