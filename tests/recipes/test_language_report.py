@@ -201,13 +201,15 @@ def test_a_large_model_reads_a_part_in_columns(runs, monkeypatch: pytest.MonkeyP
     assert tokens == 1000 < whole(run)
     number = f"{whole(run):,}".replace(",", " ")
     assert reading.what_was_read(run, tokens).replace("\N{NO-BREAK SPACE}", " ") == (
-        f"Measured on the first 1 000 of {number} characters of the test text, read in 2 columns side by side."
+        f"Measured on the first 1 000 of {number} characters of the test text, read in 2 columns side by side, "
+        "with words of the validation text before each."
     )
     test = run.recipe.data.load().test
-    found = reading.read(run.models[0], reading.text(run, tokens))
+    found = reading.read(run.models[0], reading.text(run, tokens), reading.lead(run))
     with torch.no_grad():
+        start = run.models[0].run(run.recipe.data.load().validation.x[:, :200].long()).state
         for half in (slice(0, 500), slice(500, 1000)):
-            outcome = run.models[0].run(test.x[:, half].long())
+            outcome = run.models[0].run(test.x[:, half].long(), start)
             likely = outcome.prediction[0].double().log_softmax(-1).numpy()
             nats = -likely[np.arange(500), test.target[0, half].numpy()]
             np.testing.assert_allclose(found.nats[half].numpy(), nats, rtol=1e-4, atol=1e-5)

@@ -13,6 +13,7 @@ import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from ..data.splits import Split
 from ..data.vocabulary import EOS
@@ -28,7 +29,9 @@ from .analysis import Trained
 WORK = 6e11
 """Multiplications that one reading of the text may take: about half a minute on one core."""
 COLUMNS, LONG_COLUMN = 16, 500
-"""Columns side by side are read much faster than one, and each starts from nothing, so none may be short."""
+"""Columns side by side are read much faster than one; none may be short, as each starts without its own past."""
+LEAD = 200
+"""Tokens to start columns from: a model that has to start from nothing within a sentence may never find its way."""
 FREQUENCIES = (0, *(step * 10**power for power in range(10) for step in (1, 3)))
 PLACES = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100, 200, 500, 1000)
 """Where groups begin."""
@@ -53,7 +56,7 @@ def readings(run: Trained, tokens: int) -> list[Reading]:
     """What each of the run's models makes of so many tokens of the test text, read once."""
     kept = _readings.setdefault(run, {})
     if tokens not in kept:
-        kept[tokens] = [read(model, text(run, tokens)) for model in run.models]
+        kept[tokens] = [read(model, text(run, tokens), lead(run)) for model in run.models]
     return kept[tokens]
 
 
@@ -68,15 +71,24 @@ def text(run: Trained, tokens: int) -> Split:
     return whole.map(lambda each: each[:, :tokens])
 
 
+def lead(run: Trained) -> Tensor:
+    """What is read before columns: the beginning of the validation text, (1, at most LEAD)."""
+    return run.recipe.data.load().validation.x[:, :LEAD].long()
+
+
 def columns(tokens: int) -> int:
     return max(1, min(COLUMNS, tokens // LONG_COLUMN))
 
 
 @torch.no_grad()
-def read(model: LanguageModel, split: Split, max_depth: int | None = None) -> Reading:
+def read(model: LanguageModel, split: Split, lead: Tensor, max_depth: int | None = None) -> Reading:
+    """From nothing to the end in one column; several start from the state that `lead` (1, T) leaves."""
+    side, device = columns(split.x.size(1)), model.bias.device
     state, nats, depths = None, [], []
-    device = model.bias.device
-    for x, target, _ in Windows(split, columns(split.x.size(1))):
+    if side > 1 and model.pointer is None:  # a pointer remembers words, and has none to start with
+        left = model.run(lead.to(device), max_depth=max_depth).state
+        state = tree_map(lambda part: part.expand(-1, side, -1).contiguous(), left)  # (layers, B, H)
+    for x, target, _ in Windows(split, side):
         outcome = model.run(x.to(device), state, max_depth=max_depth)
         state = outcome.state
         entropies = F.cross_entropy(outcome.prediction.flatten(0, 1), target.flatten().to(device), reduction="none")
@@ -108,7 +120,9 @@ def what_was_read(run: Trained, tokens: int) -> str:
     some, all_of = (count(number).replace(" ", "\N{NO-BREAK SPACE}") for number in (read, whole))
     part = f"all {all_of} {kind}" if read == whole else f"the first {some} of {all_of} {kind}"
     side = columns(tokens)
-    how = f"in {side} columns side by side" if side > 1 else "from end to end"
+    how = (
+        f"in {side} columns side by side, with words of the validation text before each" if side > 1 else "in order"
+    )
     return f"Measured on {part} of the test text, read {how}."
 
 
@@ -117,7 +131,7 @@ def perplexities_and_depths(run: Trained, tokens: int, max_depth: int | None = N
     if max_depth is None:
         found = readings(run, tokens)
     else:
-        found = [read(model, text(run, tokens), max_depth) for model in run.models]
+        found = [read(model, text(run, tokens), lead(run), max_depth) for model in run.models]
     return [(math.exp(each.nats.mean().item()), each.depth.double().mean().item()) for each in found]
 
 
