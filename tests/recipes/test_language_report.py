@@ -75,7 +75,7 @@ def test_perplexities_are_those_of_training(runs, name: str) -> None:
     tokens = whole(runs[name])
     assert name == "letters" or reading.columns(tokens) == 1
     perplexities, depths = zip(*reading.perplexities_and_depths(runs[name], tokens), strict=True)
-    assert perplexities == pytest.approx(result["values"], rel=1e-3 if name == "letters" else 1e-6)
+    assert perplexities == pytest.approx(result["values"], rel=5e-3 if name == "letters" else 1e-6)
     assert depths == pytest.approx(result["depth"], rel=1e-2 if name == "letters" else 1e-6)
 
 
