@@ -10,7 +10,8 @@ import torch
 from language import small_language_recipe, written
 
 import eirehn
-from eirehn import cli
+from eirehn.cli.common import UsageError
+from eirehn.cli.reproducing import chosen_rows
 from eirehn.data.ptb import PtbData
 from eirehn.files import read_json
 from eirehn.models import LanguageModel
@@ -90,10 +91,10 @@ def test_an_experiment_from_nothing_to_a_report(tmp_path: Path) -> None:
 
 
 def test_rows_by_short_names() -> None:
-    chosen = cli._chosen(experiments()["ptb"], ["ei-rehn-1200-r4,rhn-1050-r4", "ptb-lstm-1500"])
+    chosen = chosen_rows(experiments()["ptb"], ["ei-rehn-1200-r4,rhn-1050-r4", "ptb-lstm-1500"])
     assert chosen == ["ptb-ei-rehn-1200-r4", "ptb-rhn-1050-r4", "ptb-lstm-1500"]
-    with pytest.raises(cli.UsageError, match=r"no row 'ei-rehn-1300-r4'; did you mean 'ptb-ei-rehn-1200-r4'"):
-        cli._chosen(experiments()["ptb"], ["ei-rehn-1300-r4"])
+    with pytest.raises(UsageError, match=r"no row 'ei-rehn-1300-r4'; did you mean 'ptb-ei-rehn-1200-r4'"):
+        chosen_rows(experiments()["ptb"], ["ei-rehn-1300-r4"])
 
 
 def test_each_row_is_there_once() -> None:

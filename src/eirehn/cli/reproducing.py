@@ -59,7 +59,7 @@ def reproduce(given: list[str]) -> None:
                 known[asked.name],
                 folder,
                 command=as_command(["reproduce", *given]),
-                only=_chosen(known[asked.name], asked.rows),
+                only=chosen_rows(known[asked.name], asked.rows),
                 cut=cut,
                 jobs=asked.jobs,
                 tell=display,
@@ -74,7 +74,7 @@ def reproduce(given: list[str]) -> None:
     print(f"results: {folder / 'results.json'}\nreport: {folder / 'report.html'}")
 
 
-def _chosen(experiment: Experiment, asked: Sequence[str] | None) -> list[str] | None:
+def chosen_rows(experiment: Experiment, asked: Sequence[str] | None) -> list[str] | None:
     """The rows of these names, which may lack the experiment's own at their start."""
     if asked is None:
         return None
