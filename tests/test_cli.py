@@ -138,7 +138,7 @@ def test_killed_and_gone_on_with(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_stopping_many_runs_at_once(number: signal.Signals, tmp_path: Path) -> None:
-    words = ["reproduce", "synthetic", "--epochs", "200", "--seeds", "1", "--sequences", "40", "--out", "runs"]
+    words = ["reproduce", "synthetic", "--epochs", "2000", "--seeds", "1", "--sequences", "40", "--out", "runs"]
     line = [sys.executable, "-m", "eirehn", *words, "--jobs", "2", "--rows", *ROWS[1:3]]
     with subprocess.Popen(line, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None

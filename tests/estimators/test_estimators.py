@@ -153,6 +153,17 @@ def test_clone_search_pipeline_and_jobs() -> None:
         np.testing.assert_array_equal(cross_val_score(model, stack, y, cv=2, n_jobs=2), expected)
 
 
+def test_threads_do_not_share_their_draws() -> None:
+    x = np.stack(sequences(24, equal=True))
+    settings = {**QUICK, "dropout": 0.5, "epochs": 20}
+    expected = ElasticClassifier(**settings).fit(x, signs(list(x))).predict_proba(x)
+    fits = joblib.Parallel(4, backend="threading")(
+        joblib.delayed(ElasticClassifier(**settings).fit)(x, signs(list(x))) for _ in range(8)
+    )
+    for model in fits:
+        np.testing.assert_array_equal(model.predict_proba(x), expected)
+
+
 @pytest.mark.slow
 def test_jobs_in_processes() -> None:
     x = np.stack(sequences(24, equal=True))

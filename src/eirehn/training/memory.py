@@ -18,6 +18,9 @@ from .modules import Task
 from .progress import Event, Telling
 from .recipe import Recipe
 
+ONE_AT_A_TIME = threading.Lock()
+"""torch's generators, which initial values and dropout draw from, are shared by all threads of a process."""
+
 
 @dataclass(frozen=True, eq=False)
 class Tensors:
@@ -59,7 +62,12 @@ def train_in_memory(
     recipe: Recipe, *, patience: int | None = None, tell: Callable[[Event], None] | None = None
 ) -> list[SequenceModel]:
     """The members of `recipe` trained on its data, each with the values of its best epoch on validation data, or of
-    its last where there are none."""
+    its last where there are none. Of several threads each waits for the one before."""
+    with ONE_AT_A_TIME:
+        return _train(recipe, patience, tell)
+
+
+def _train(recipe: Recipe, patience: int | None, tell: Callable[[Event], None] | None) -> list[SequenceModel]:
     task = make_task(recipe)
     rise = int(recipe.optimisation.warmup * recipe.optimisation.epochs)
     callbacks: list[pl.Callback] = [] if patience is None else [Patience(patience, rise)]
