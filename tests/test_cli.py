@@ -140,7 +140,15 @@ def test_killed_and_gone_on_with(tmp_path: Path) -> None:
 def test_stopping_many_runs_at_once(number: signal.Signals, tmp_path: Path) -> None:
     words = ["reproduce", "synthetic", "--epochs", "2000", "--seeds", "1", "--sequences", "40", "--out", "runs"]
     line = [sys.executable, "-m", "eirehn", *words, "--jobs", "2", "--rows", *ROWS[1:3]]
-    with subprocess.Popen(line, cwd=tmp_path, env=environment(), stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        line,
+        cwd=tmp_path,
+        env=environment(),
+        stderr=subprocess.PIPE,
+        text=True,
+        # Where the tests themselves run in the background, Ctrl-C is ignored, and that would be inherited.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    ) as process:
         assert process.stderr is not None
         process.stderr.readline()
         process.send_signal(number)

@@ -20,6 +20,9 @@ from toys import LEARN, QUICK, sequences, signs
 import eirehn.sklearn.base
 from eirehn.sklearn import ElasticClassifier, ElasticForecaster, ElasticRegressor
 
+# Python's filters of warnings are shared by all threads, and one that ends its own puts back those of another's.
+THREADS = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
+
 
 def test_classes_of_sequences_of_any_length() -> None:
     x, others = sequences(120), sequences(60, seed=1)
@@ -139,6 +142,7 @@ def test_members_are_averaged() -> None:
     assert not np.allclose(chances[0], chances[1])
 
 
+@THREADS
 def test_clone_search_pipeline_and_jobs() -> None:
     x = sequences(24, equal=True)
     y, stack = signs(x), np.stack(x)
@@ -153,6 +157,7 @@ def test_clone_search_pipeline_and_jobs() -> None:
         np.testing.assert_array_equal(cross_val_score(model, stack, y, cv=2, n_jobs=2), expected)
 
 
+@THREADS
 def test_threads_do_not_share_their_draws() -> None:
     x = np.stack(sequences(24, equal=True))
     settings = {**QUICK, "dropout": 0.5, "epochs": 20}
