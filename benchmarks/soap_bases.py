@@ -10,11 +10,9 @@ The training is that of synthetic-best over so many epochs, cosine included.
 from __future__ import annotations
 
 import argparse
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -25,6 +23,7 @@ from torch import Tensor
 import eirehn.training.fit as fit
 from eirehn.recipes import synthetic
 from eirehn.training.checkpoints import seeded
+from eirehn.training.modules import Task
 from eirehn.training.recipe import Hardware
 from eirehn.training.soap import FullSOAP
 
@@ -88,9 +87,9 @@ class Following(FullSOAP):
         state["basis"][member] = basis
 
 
-def train(name: str, epochs: int) -> tuple[fit.Task, float]:
+def train(name: str, epochs: int) -> tuple[Task, float]:
     orthogonal, every = WAYS[name]
-    Following.orthogonal = None if orthogonal is None else staticmethod(orthogonal)  # type: ignore[assignment]
+    Following.orthogonal = None if orthogonal is None else staticmethod(orthogonal)
     Following.seconds = 0.0
     best = synthetic.best()
     recipe = replace(best, optimisation=replace(best.optimisation, epochs=epochs), hardware=Hardware("gpu"))
@@ -103,12 +102,11 @@ def train(name: str, epochs: int) -> tuple[fit.Task, float]:
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, o.rate(epochs * 80))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
-    task.configure_optimizers = configure  # type: ignore[method-assign]
-    fit._loggers = lambda folder: []
+    task.configure_optimizers = configure  # type: ignore[method-assign]  # for this task alone
     splits = recipe.data.load()
     begin = time.perf_counter()
-    with tempfile.TemporaryDirectory() as folder, fit._quiet(), seeded(0):
-        trainer = fit.make_trainer(recipe, Path(folder), [Kept()])
+    with fit.quiet(), seeded(0):
+        trainer = fit.make_trainer(recipe, None, [Kept()])
         trainer.fit(task, datamodule=fit.Data(recipe, splits))
     torch.cuda.synchronize()
     seconds = time.perf_counter() - begin
