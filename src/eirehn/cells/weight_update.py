@@ -103,19 +103,20 @@ class Outer:
         self.past: list[tuple[Tensor, Tensor]] = []
 
     def __call__(self, Wh: Tensor, hh: Tensor, z: Tensor) -> Tensor:
-        change = product(z, self.cell.P_u), product(z, self.cell.P_v)  # (B, 2H) each
+        halves = (2, self.cell.hidden_size)  # the residual and the gate apart
+        u, v = (product(z, P).unflatten(-1, halves) for P in (self.cell.P_u, self.cell.P_v))  # (B, 2, H) each
         g_bar = torch.sigmoid(product(z, self.cell.P_bar, self.cell.b_bar))
+        h = hh.unflatten(-1, halves)
         before = Wh
-        for u, v in self.past:
-            before = before + outer_times(u, v, hh)
-        self.past.append(change)
-        return g_bar * before + (1 - g_bar) * outer_times(*change, hh)
+        for change in self.past:
+            before = before + outer_times(*change, h).flatten(-2)
+        self.past.append((u, v))
+        return g_bar * before + (1 - g_bar) * outer_times(u, v, h).flatten(-2)
 
 
-def outer_times(u: Tensor, v: Tensor, hh: Tensor) -> Tensor:
-    """`(u vᵀ) h`, for the residual and the gate apart."""
-    halves = zip(u.chunk(2, -1), v.chunk(2, -1), hh.chunk(2, -1), strict=True)
-    return torch.cat([u * (v * h).sum(-1, keepdim=True) for u, v, h in halves], -1)  # (B, 2H)
+def outer_times(u: Tensor, v: Tensor, h: Tensor) -> Tensor:
+    """`(u vᵀ) h`."""
+    return u * (v * h).sum(-1, keepdim=True)
 
 
 WeightUpdate = Additive | Scaling | Printed | Recursive | Outer
