@@ -47,6 +47,7 @@ class Settings:
     schedule: str = "constant"
     warmup: float = 0.0
     decay: float = 0.0
+    penalty: float = 0.0
     smoothing: float = 0.0
     clip: float | None = None
     average: float = 0.0
@@ -135,6 +136,8 @@ class Folds:
         total = errors + s.price * outcome.cost.flatten(1).mean(1) if s.price else errors
         self.optimizer.zero_grad(set_to_none=False)
         total.sum().backward()
+        if s.penalty:
+            self.ensemble.add_penalty(s.penalty)
         if s.clip is not None:
             self.ensemble.clip_gradients(s.clip)
         self.optimizer.step()
