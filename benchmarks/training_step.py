@@ -3,7 +3,8 @@
     python benchmarks/training_step.py [case …]
 
 The time of a step is that of an epoch's batches but the first and the last, between two waits for the GPU, the
-median over epochs; an epoch's time has its validation in it. Random numbers stand in for the HAR data's signals.
+median over epochs; an epoch's time has its validation in it. Random numbers stand in for the HAR data's signals;
+the language models read the Penn Treebank, which must be there.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ import eirehn.training.fit as fit
 from eirehn.data.splits import Split, Splits
 from eirehn.data.synthetic import SyntheticData
 from eirehn.models import Network
-from eirehn.recipes import synthetic
+from eirehn.recipes import ptb, synthetic
 from eirehn.training.checkpoints import seeded
 from eirehn.training.memory import Tensors
 from eirehn.training.optimisation import Optimisation
-from eirehn.training.recipe import Hardware, Recipe
+from eirehn.training.recipe import Recipe
 
 
 def signals() -> Tensors:
@@ -93,6 +94,9 @@ def cases() -> dict[str, Recipe]:
         "paper": paper,
         "paper, one member": replace(paper, seeds=(0,)),
         "paper LSTM": lstm,
+        "ptb": ptb.ei_rehn(1200, 4),
+        "ptb RHN": ptb.rhn(1050, 4),
+        "ptb RHN, depth 10": ptb.rhn(830, 10),
     }
 
 
@@ -104,8 +108,12 @@ def main() -> None:
             continue
         epochs = 4 if recipe.optimisation.optimizer == "soap" else 3
         short = replace(recipe, optimisation=replace(recipe.optimisation, epochs=epochs))
+        if recipe.data.task == "language":
+            short = replace(short, data=recipe.data.smaller(200_000))
         for capture in (True, False):
-            steps, whole, graph = timed(replace(short, hardware=Hardware(accelerator="gpu", capture=capture)))
+            steps, whole, graph = timed(
+                replace(short, hardware=replace(recipe.hardware, accelerator="gpu", capture=capture))
+            )
             word = "recorded" if capture else "launched"
             medians = statistics.median(steps[1:]), statistics.median(whole[1:])
             each = " ".join(f"{step:.2f}" for step in steps)
