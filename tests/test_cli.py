@@ -219,6 +219,7 @@ MISTAKES = [
     (["train", "--recipe", "synthetic-ei-rhen-20"], "did you mean 'synthetic-ei-rehn-20'?"),
     (["train", "--network.hidden_size", "-3"], "hidden_size must be greater than zero, got -3"),
     (["train", "--network.hidden_size", "many"], "hidden_size"),
+    (["train", "--network.hidden_size", "100000000"], "not enough memory"),
     (["train", "--network.kind", "GRU"], "kind must be one of RNN"),
     (["train", "--network.start", "{alpah: 0.1}"], "alpah"),
     (["train", "--optimisation.learning_rate", "nan"], "learning_rate"),

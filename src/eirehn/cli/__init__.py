@@ -50,6 +50,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OSError as error:
         print(f"eirehn: {one_line(error)}", file=sys.stderr)
         return 2
+    except (MemoryError, RuntimeError) as error:
+        if not out_of_memory(error):
+            raise
+        print(f"eirehn: not enough memory: {one_line(error)}", file=sys.stderr)
+        return 2
+
+
+def out_of_memory(error: Exception) -> bool:
+    """Whether a device or the machine had no more to give: torch has a type of its own for devices only."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    return "can't allocate memory" in str(error) or "not enough memory" in str(error)
 
 
 def run(given: list[str]) -> int:
