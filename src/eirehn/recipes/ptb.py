@@ -23,6 +23,9 @@ PAPER = Optimisation(
     clip=10.0,
 )
 """Of the RHN authors' code, whose cell the paper replaces."""
+SHORTER = replace(PAPER, epochs=170, decay=1.03)
+"""The same fall of the rate in two thirds of the epochs, down to a hundredth of the first; in the authors' code the
+other half of the 500 epochs comes after."""
 ZAREMBA = Optimisation(
     epochs=55,
     batch_size=20,
@@ -61,13 +64,13 @@ def recipes() -> list[Recipe]:
 
 def ei_rehn(size: int, depth: int) -> Recipe:
     network = replace(HIGHWAY, hidden_size=size, max_depth=depth, hyper_size=size // 2)
-    return _recipe(f"ptb-ei-rehn-{size}-r{depth}", network, PAPER)
+    return _recipe(f"ptb-ei-rehn-{size}-r{depth}", network, SHORTER)
 
 
 def rhn(size: int, depth: int) -> Recipe:
     """With 1050 units and depth 4 a row of its authors' own table: 68.6."""
     network = replace(HIGHWAY, kind="RHN", hidden_size=size, max_depth=depth)
-    return _recipe(f"ptb-rhn-{size}-r{depth}", network, PAPER)
+    return _recipe(f"ptb-rhn-{size}-r{depth}", network, SHORTER)
 
 
 def lstm(size: int) -> Recipe:
