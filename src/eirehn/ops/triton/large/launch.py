@@ -7,7 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..launch import Weights
+from ...cuda import backward_pass, forward_pass, plan_for
+from ..launch import KINDS, Weights
 from .plan import LargeLaunch, Saved, buffers, chunks, default_launch, run, sizes_of
 from .weights import (
     Sizes,
@@ -126,21 +127,26 @@ def _run_forward(
     keep: bool,
     launch: LargeLaunch,
 ) -> None:
-    from .forward_kernel import forward_kernel
-
     first = pad(h0.float(), size.HP)
-    saved.ew[0, :, : size.HP] = first
     saved.mh[0] = first if mask is None else first * pad(mask.float(), size.HP)
     into_z = projections = first_w = None
     if size.hyper:
         into_z, projections = of_hyper(weights, size), of_projections(weights, size)
         first_w = first_projections(weights, projections, size)
-    counter = torch.zeros(1, dtype=torch.int32, device=u.device)
-    tensors = [
-        u, mask, of_state(weights, size), weights.b, weights.alpha, weights.beta, into_z, weights.b_z, first_w,
-        projections, weights.b_bar, batch_sizes, offsets, out, saved.alphas, saved.flags, saved.ew, saved.mh,
-        saved.sgz, counter,
-    ]  # fmt: skip
+    given: dict[str, Tensor | None] = {
+        "u": u, "mask": mask, "W_h": of_state(weights, size), "b": weights.b, "alpha": weights.alpha,
+        "beta": weights.beta, "W_z": into_z, "b_z": weights.b_z, "first_w": first_w, "P": projections,
+        "b_bar": weights.b_bar, "batch_sizes": batch_sizes, "offsets": offsets, "out": out, "alphas": saved.alphas,
+        "flags": saved.flags, "ew": saved.ew, "mh": saved.mh, "sgz": saved.sgz,
+    }  # fmt: skip
+    slots, update = saved.mh.size(0), KINDS[kind][0]
+    plan = plan_for(size, given, backward=False) if launch.resident else None
+    if plan and forward_pass(size, plan, update, {**given, "h0": first}, slots, reverse=reverse, keep=keep):
+        return
+    from .forward_kernel import forward_kernel
+
+    saved.ew[0, :, : size.HP] = first
+    tensors = [*given.values(), torch.zeros(1, dtype=torch.int32, device=u.device)]
     phases = [
         (i, r, p)
         for i in range(size.T)
@@ -152,7 +158,7 @@ def _run_forward(
     run(
         forward_kernel,
         tensors,
-        [size.B, size.T, size.R, saved.mh.size(0)],
+        [size.B, size.T, size.R, slots],
         phases,
         max(-(-size.HP // launch.units), wide if size.hyper else 0),
         launch,
@@ -184,8 +190,6 @@ def _run_backward(
     reverse: bool,
     launch: LargeLaunch,
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    from .backward_kernel import backward_kernel
-
     def zeros(*shape: int) -> Tensor:
         return torch.zeros(shape, dtype=torch.float32, device=u.device)
 
@@ -213,33 +217,13 @@ def _run_backward(
         new = torch.zeros if size.elastic else torch.empty
         grads = new((part.T * part.R + 1, size.B, size.grads), dtype=later.dtype, device=u.device)
         grads[-1] = later
-        counter = torch.zeros(1, dtype=torch.int32, device=u.device)
-        tensors = [
-            mask, back_h, back_s, back_z, weights.alpha, weights.beta, sizes, starts, kept.alphas, kept.flags,
-            d_out, d_cost, d_u, kept.ew, grads, carry, sums, counter,
-        ]  # fmt: skip
-        phases = [
-            (i, r, p)
-            for i in reversed(range(part.T))
-            for r in reversed(range(1, size.R + 1))
-            for p in (1, 2)
-            if p == 1 or (size.hyper and r > 1)
-        ]
-        run(
-            backward_kernel,
-            tensors,
-            [size.B, part.T, size.R],
-            phases,
-            max(-(-size.HP // launch.units), -(-size.ZP // launch.back_rows)),
-            launch,
-            size,
-            kind,
-            GRADS=size.grads,
-            BZ=launch.back_rows,
-            MASKED=mask is not None,
-            COSTED=size.elastic and d_cost is not None,
-            REVERSE=reverse,
-        )
+        given: dict[str, Tensor | None] = {
+            "mask": mask, "W_h": back_h, "W_zs": back_s, "W_p": back_z, "alpha": weights.alpha,
+            "beta": weights.beta, "batch_sizes": sizes, "offsets": starts, "alphas": kept.alphas,
+            "flags": kept.flags, "d_out": d_out, "d_cost": d_cost, "d_u": d_u, "ew": kept.ew, "grads": grads,
+            "carry": carry, "sums": sums,
+        }  # fmt: skip
+        _walk_back(part, given, kind, reverse, launch)
         made = weight_gradients(part, weights, kept.mh[:-1], kept.sgz[: part.T * part.R], grads[:-1])
         if back_z is not None:
             made["z1"] = first_gradient(part, back_z, grads[:-1])
@@ -250,6 +234,40 @@ def _run_backward(
     d_mh = later[:, : above.size(1)].float() @ above.mT  # (B, HP)
     d_h0 = carry[:, : size.H] + (d_mh[:, : size.H] if mask is None else d_mh[:, : size.H] * mask)
     return d_h0.to(h0.dtype), {name: each.to(getattr(weights, name).dtype) for name, each in found.items()}
+
+
+def _walk_back(
+    size: Sizes, given: dict[str, Tensor | None], kind: str, reverse: bool, launch: LargeLaunch
+) -> None:
+    plan = plan_for(size, given, backward=True) if launch.resident else None
+    if plan and backward_pass(size, plan, KINDS[kind][0], given, reverse=reverse):
+        return
+    from .backward_kernel import backward_kernel
+
+    weight = given["W_h"]
+    assert weight is not None
+    phases = [
+        (i, r, p)
+        for i in reversed(range(size.T))
+        for r in reversed(range(1, size.R + 1))
+        for p in (1, 2)
+        if p == 1 or (size.hyper and r > 1)
+    ]
+    run(
+        backward_kernel,
+        [*given.values(), torch.zeros(1, dtype=torch.int32, device=weight.device)],
+        [size.B, size.T, size.R],
+        phases,
+        max(-(-size.HP // launch.units), -(-size.ZP // launch.back_rows)),
+        launch,
+        size,
+        kind,
+        GRADS=size.grads,
+        BZ=launch.back_rows,
+        MASKED=given["mask"] is not None,
+        COSTED=size.elastic and given["d_cost"] is not None,
+        REVERSE=reverse,
+    )
 
 
 def _recomputed(

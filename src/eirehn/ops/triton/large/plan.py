@@ -26,6 +26,8 @@ class LargeLaunch(NamedTuple):
         for each phase, for machines where they cannot.
     spin: how a program waits, "atomic" or "load".
     workspace: bytes `backward` may take for what it recomputes, where nothing was kept.
+    resident: the CUDA kernels of `ops.cuda`, which keep their weights on the chip, wherever they fit; all of the
+        above but `workspace` is then for where they do not.
     """
 
     programs: int | None = None
@@ -42,6 +44,7 @@ class LargeLaunch(NamedTuple):
     persistent: bool = True
     spin: str = "atomic"
     workspace: int = 4 << 30
+    resident: bool = False
 
 
 class Saved(NamedTuple):
@@ -60,7 +63,7 @@ def default_launch(dtype: torch.dtype, *, backward: bool = False) -> LargeLaunch
         return LargeLaunch(programs=3, persistent=False)
     if dtype == torch.float32:
         return LargeLaunch(step=32, num_stages=2)
-    return LargeLaunch(num_stages=4)
+    return LargeLaunch(num_stages=5, resident=True)
 
 
 def chunks(size: Sizes, workspace: int, kept: bool) -> list[tuple[int, int]]:

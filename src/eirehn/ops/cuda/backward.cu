@@ -1,0 +1,287 @@
+// Backward: large/backward_kernel.py says what the buffers hold.
+//
+// Blocks own units and rows of z as in the forward pass. `state` grows when a unit's block has written the gradients
+// at the products of an inner step, `hyper` when another has written that of z. While that is made, the units'
+// blocks make what comes back through W_h.
+
+struct Arguments {
+    const Dropout* mask;
+    const bf16* W_h;   // (sets, HP, 3HP or 2HP)
+    const bf16* W_zs;  // (2HP, ZP)
+    const bf16* W_p;   // (ZP, 4HP or 2HP + ZP)
+    const float* alpha;
+    const float* beta;
+    const int64* batch_sizes;
+    const int64* offsets;
+    const float* alphas;
+    const int* flags;
+    const Outward* d_out;
+    const Price* d_cost;
+    Input* d_u;
+    const float* ew;
+    bf16* grads;
+    float* carry;
+    float* sums;
+    unsigned* counters;
+    int B, T, R;
+};
+
+constexpr int HALVES = ELASTIC ? 3 : 2;
+constexpr int ABOVE = HALVES * HP;
+constexpr int PROJECTED = (GATED ? 4 : 2) * HP;
+constexpr int HYPER_AT = 3 * HP + PROJECTED;
+constexpr int U = HALVES * H;
+constexpr int W_BYTES = bytes_of(UNITS, ABOVE);
+constexpr int S_BYTES = HYPER ? bytes_of(2 * UNITS, ZP) : 0;
+constexpr int WIDE = PROJECTED + ZP;
+constexpr int SUMS = ELASTIC ? 4 : 2;
+
+// What the forward pass kept of one unit of one sample at one inner step.
+struct Kept {
+    float h, s, g_hat, w_s, w_g, q_s, q_g, c_s, c_g, Wh_s, Wh_g, a_s, a_g;
+};
+
+__device__ __forceinline__ Kept kept(const Arguments& given, int slot, int r, int b, int n, bool mine) {
+    Kept x = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 1.0f, 1.0f};
+    if (!mine) return x;
+    const float* own = given.ew + (int64(slot) * given.B + b) * WIDTH + n;
+    x.h = own[0], x.s = own[HP], x.g_hat = own[2 * HP];
+    if (HYPER) {
+        x.w_s = own[3 * HP], x.w_g = own[4 * HP];
+        x.Wh_s = own[9 * HP], x.Wh_g = own[10 * HP];
+        if (r > 1) x.c_s = own[7 * HP], x.c_g = own[8 * HP];
+    }
+    if (GATED) x.q_s = own[5 * HP], x.q_g = own[6 * HP];
+    if (KIND == RECURSIVE && r > 1) x.a_s = own[11 * HP], x.a_g = own[12 * HP];
+    return x;
+}
+
+struct Back {
+    float Wh, h, w, q, a, c;
+};
+
+// The gradients of forward.cu's `change` at its inputs, given those at its results.
+__device__ __forceinline__ Back change_back(
+    float dy, float Wh, float h, float w, float q, float a, float c, float da, float dc
+) {
+    if constexpr (KIND == PRINTED) {
+        const float dWh = dy * q;
+        return {
+            dWh, dy * (q * c + (1.0f - q) * w), dy * (1.0f - q) * h + dc, dy * (Wh + (c - w) * h), da, dc + dWh * h
+        };
+    }
+    if constexpr (KIND == RECURSIVE) {
+        da += dy * Wh;
+        dc += dy * h;
+        return {dy * q * a, dy * (q * c + (1.0f - q) * w), dc * (1.0f - q), da * a + dc * (c - w), da * q, dc * q};
+    }
+    if constexpr (KIND == ADDITIVE) return {dy, dy * (c + w), dc + dy * h, 0.0f, da, dc + dy * h};
+    if constexpr (KIND == SCALING) return {dy * (1.0f + w), 0.0f, dy * Wh, 0.0f, da, dc};
+    return {dy, 0.0f, 0.0f, 0.0f, da, dc};
+}
+
+struct Running {
+    int64 size, start;
+    int last;
+};
+
+__device__ __forceinline__ Running running(const Arguments& given, int i) {
+    if (i < 0) return {0, 0, 0};
+    const int t = REVERSE ? given.T - 1 - i : i;
+    int last = given.R;
+    if (ELASTIC) {
+        const int flag = given.flags[i];
+        last = flag < 1 ? 1 : flag < last ? flag : last;
+    }
+    return {given.batch_sizes[t], given.offsets[t], last};
+}
+
+// The sums over samples, in order, added to what earlier launches left.
+__device__ void add_sums(const Arguments& given, const float* sums, int n0) {
+    sync();
+    for (int at = thread_index(); at < SETS * SUMS * UNITS; at += THREADS) {
+        const int j = at % UNITS, which = at / UNITS, n = n0 + j;
+        if (n >= HP) continue;
+        float y = 0.0f;
+        for (int b = 0; b < given.B; b++) y += sums[which * THREADS + b * UNITS + j];
+        given.sums[(which / SUMS * 4 + which % SUMS) * HP + n] += y;
+    }
+}
+
+__device__ void run_units(const Arguments& given) {
+    const int B = given.B, R = given.R;
+    float* sums = reinterpret_cast<float*>(memory);  // [set][which][thread]
+    unsigned char* W = memory + SETS * SUMS * THREADS * 4;
+    unsigned char* S = W + SETS * W_BYTES;
+    float* slabs = reinterpret_cast<float*>(S + S_BYTES);
+    const int n0 = block_index() * UNITS;
+    for (int set = 0; set < SETS; set++) {
+        keep_weights<ABOVE>(W + set * W_BYTES, given.W_h + int64(set) * HP * ABOVE, 1, UNITS, n0, HP);
+    }
+    if constexpr (HYPER) keep_weights<ZP>(S, given.W_zs, 2, UNITS, n0, HP);
+
+    const int j = thread_index() % UNITS, b = thread_index() / UNITS, n = n0 + j;
+    const bool mine = b < B && n < HP, inside = mine && n < H;
+    for (int which = 0; which < SETS * SUMS; which++) sums[which * THREADS + thread_index()] = 0.0f;
+    float dh = mine ? given.carry[int64(b) * 6 * HP + n] : 0.0f;
+    const float dropout = MASKED && inside ? get(given.mask, b * H + n) : 1.0f;
+    float alpha = 0.0f, beta = 0.0f, e_alpha = 1.0f;
+    if (ELASTIC && inside) {
+        alpha = given.alpha[n] > 87.0f ? 87.0f : given.alpha[n];
+        beta = given.beta[n];
+        e_alpha = expf(alpha);
+    }
+    float dc_s = 0.0f, dc_g = 0.0f, da_s = 0.0f, da_g = 0.0f, d_alpha_t = 0.0f;
+    unsigned states = 0, hypers = 0;
+    Running next = running(given, given.T - 1);
+
+    for (int i = given.T - 1; i >= 0; i--) {
+        const Running now = next;
+        next = running(given, i - 1);
+        const int64 packed = now.start + b;
+        const bool live = inside && b < now.size;
+        float d_last = 0.0f, alpha_t = 0.0f, share = 0.0f;
+        if (live) {
+            d_last = get(given.d_out, packed * H + n);
+            if (ELASTIC) alpha_t = given.alphas[packed * H + n];
+            if (COSTED) share = get(given.d_cost, packed) / H;
+        }
+        for (int r = now.last; r >= 1; r--) {
+            const bool top = r == now.last;
+            const int slot = i * R + r - 1;
+            const Kept x = kept(given, slot, r, b, n, mine);
+            if (top) {
+                dh += d_last;
+                dc_s = dc_g = da_s = da_g = d_alpha_t = 0.0f;
+            }
+            wait(given.counters, states);
+            const bf16* above = given.grads + int64(top ? i * R + R : slot + 1) * B * GRADS;
+            float dmh = 0.0f, from_z_s = 0.0f, from_z_g = 0.0f;
+            const unsigned char* weights = W + (SETS > 1 && !top ? r : 0) * W_BYTES;
+            {
+                float sum[tiles_of(UNITS)][COLUMNS][4];
+                if (top) {
+                    multiply<tiles_of(UNITS), ABOVE, 4>(sum, weights, UNITS, above, GRADS, B);
+                } else {
+                    multiply<tiles_of(UNITS), 2 * HP, 5>(sum, weights, UNITS, above, GRADS, B);
+                }
+                spread<tiles_of(UNITS), UNITS>(sum, slabs, B);
+                if (mine) dmh = total<UNITS>(slabs, j, b, B);
+            }
+            if constexpr (HYPER) {
+                if (!top) {
+                    constexpr int M = 2 * UNITS;
+                    hypers += Z_BLOCKS;
+                    wait(given.counters + 32, hypers);
+                    float sum[tiles_of(M)][COLUMNS][4];
+                    multiply<tiles_of(M), ZP, 2>(sum, S, M, given.grads + int64(slot) * B * GRADS + HYPER_AT, GRADS, B);
+                    spread<tiles_of(M), M>(sum, slabs, B);
+                    if (mine) {
+                        from_z_s = total<M>(slabs, j, b, B);
+                        from_z_g = total<M>(slabs, UNITS + j, b, B);
+                    }
+                }
+            }
+            dh += MASKED ? dmh * dropout : dmh;
+            float ds, dg_hat, dd = 0.0f, d_growth = 0.0f, growth = 0.0f, d_v = 0.0f;
+            if (ELASTIC) {
+                growth = gate_growth(alpha, alpha_t, r);
+                const float d = beta - e_alpha * growth;
+                const bool open = live && (d > 0.0f || (r == 1 && d != d));
+                const float g = d * x.g_hat;
+                const float dg = open ? dh * (x.s - x.h) : 0.0f;
+                ds = open ? dh * g : 0.0f;
+                dg_hat = open ? dg * d : 0.0f;
+                dd = open ? dg * x.g_hat + share : 0.0f;
+                if (open) dh *= 1.0f - g;
+                d_growth = -e_alpha * dd;
+                d_v = d_growth * (growth + 1.0f);
+                d_alpha_t += r * d_v;
+            } else {
+                ds = dh * x.g_hat;
+                dg_hat = dh * (x.s - x.h);
+                if (live) dh *= 1.0f - x.g_hat;
+            }
+            // What comes through the next inner step's z comes to shut units too.
+            const float dx_s = live ? (ds + from_z_s) * (1.0f - x.s * x.s) : 0.0f;
+            const float dx_g = live ? (dg_hat + from_z_g) * x.g_hat * (1.0f - x.g_hat) : 0.0f;
+            const Back of_s = change_back(dx_s, x.Wh_s, x.h, x.w_s, x.q_s, x.a_s, x.c_s, da_s, dc_s);
+            const Back of_g = change_back(dx_g, x.Wh_g, x.h, x.w_g, x.q_g, x.a_g, x.c_g, da_g, dc_g);
+            dh += of_s.h + of_g.h;
+            da_s = of_s.a, dc_s = of_s.c, da_g = of_g.a, dc_g = of_g.c;
+            const float du_a = live ? d_alpha_t * alpha_t * (1.0f - alpha_t) : 0.0f;
+
+            // What others wait for goes first.
+            if (mine) {
+                bf16* item = given.grads + (int64(slot) * B + b) * GRADS + n;
+                item[0] = narrowed(live ? of_s.Wh : 0.0f);
+                item[HP] = narrowed(live ? of_g.Wh : 0.0f);
+                if (HYPER) {
+                    item[3 * HP] = narrowed(live ? of_s.w : 0.0f);
+                    item[4 * HP] = narrowed(live ? of_g.w : 0.0f);
+                }
+                if (GATED) {
+                    item[5 * HP] = narrowed(live ? of_s.q * x.q_s * (1.0f - x.q_s) : 0.0f);
+                    item[6 * HP] = narrowed(live ? of_g.q * x.q_g * (1.0f - x.q_g) : 0.0f);
+                }
+                if (ELASTIC && r == 1) item[2 * HP] = narrowed(du_a);
+            }
+            arrive(given.counters);
+            states += UNIT_BLOCKS;
+            if (live && r == 1) {
+                Input* d_u = given.d_u + packed * U + n;
+                put(d_u, 0, dx_s);
+                put(d_u, H, dx_g);
+                if (ELASTIC) put(d_u, 2 * H, du_a);
+            }
+            float* own = sums + (SETS > 1 ? r - 1 : 0) * SUMS * THREADS + thread_index();
+            own[0] += dx_s;
+            own[THREADS] += dx_g;
+            if (ELASTIC) {
+                own[2 * THREADS] += d_growth * growth + (r - 1.0f) * d_v;
+                own[3 * THREADS] += dd;
+            }
+        }
+    }
+    if (mine) given.carry[int64(b) * 6 * HP + n] = dh;
+    add_sums(given, sums, n0);
+}
+
+__device__ void run_hyper(const Arguments& given) {
+    const int B = given.B, R = given.R;
+    unsigned char* W = memory;
+    float* slabs = reinterpret_cast<float*>(W + bytes_of(Z_ROWS, WIDE));
+    const int n0 = (block_index() - UNIT_BLOCKS) * Z_ROWS;
+    keep_weights<WIDE>(W, given.W_p, 1, Z_ROWS, n0, ZP);
+    const int j = thread_index() % Z_ROWS, b = thread_index() / Z_ROWS, n = n0 + j;
+    const bool mine = b < B && n < ZP;
+    unsigned states = 0;
+    int next = running(given, given.T - 1).last;
+    for (int i = given.T - 1; i >= 0; i--) {
+        const int last = next;
+        next = running(given, i - 1).last;
+        for (int r = last; r >= 1; r--) {
+            states += UNIT_BLOCKS;
+            if (r == 1) break;  // z¹ is a constant, and its gradient a sum: left to the host
+            const int slot = i * R + r - 1;
+            const float z = mine ? given.ew[(int64(slot) * B + b) * WIDTH + 13 * HP + n] : 0.0f;
+            wait(given.counters, states);
+            float sum[tiles_of(Z_ROWS)][COLUMNS][4];
+            multiply<tiles_of(Z_ROWS), WIDE, 6>(sum, W, Z_ROWS, given.grads + int64(slot) * B * GRADS + 3 * HP, GRADS, B);
+            spread<tiles_of(Z_ROWS), Z_ROWS>(sum, slabs, B);
+            if (mine) {
+                const float dz = total<Z_ROWS>(slabs, j, b, B);
+                given.grads[(int64(slot - 1) * B + b) * GRADS + HYPER_AT + n] = narrowed(dz * (1.0f - z * z));
+            }
+            arrive(given.counters + 32);
+        }
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) backward_pass(const Arguments given) {
+    if (!HYPER || block_index() < UNIT_BLOCKS) {
+        run_units(given);
+    } else {
+        run_hyper(given);
+    }
+}

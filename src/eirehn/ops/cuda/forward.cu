@@ -1,0 +1,318 @@
+// Forward: large/forward_kernel.py says what the buffers hold.
+//
+// The first blocks own UNITS hidden units each, the others Z_ROWS rows of z. Two counters grow: `state` when a unit's
+// block has written s, ĝ and m ⊗ h of an inner step, `hyper` when another has written z. While z is made, the units'
+// blocks make W h, which stays with them, as do c, a, h and α_t.
+
+struct Arguments {
+    const Input* u;
+    const Dropout* mask;
+    const bf16* W_h;  // (sets, 3HP or 2HP, HP)
+    const Bias* b;
+    const float* alpha;
+    const float* beta;
+    const bf16* W_z;  // (ZP, 2HP + ZP)
+    const Bias* b_z;
+    const float* first_w;
+    const bf16* P;  // (4HP or 2HP, ZP)
+    const Bias* b_bar;
+    const int64* batch_sizes;
+    const int64* offsets;
+    Output* out;
+    float* alphas;
+    int* flags;
+    float* ew;
+    bf16* mh;
+    bf16* sgz;
+    const float* h0;  // (B, HP)
+    unsigned* counters;
+    int B, T, R, SLOTS;
+};
+
+constexpr int HALVES = ELASTIC ? 3 : 2;
+constexpr int PROJECTIONS = GATED ? 4 : 2;
+constexpr int W_BYTES = bytes_of(HALVES * UNITS, HP);
+constexpr int P_BYTES = HYPER ? bytes_of(PROJECTIONS * UNITS, ZP) : 0;
+constexpr int U = HALVES * H;
+constexpr int WIDE = 2 * HP + ZP;
+constexpr int CONSTANTS = 2 * SETS + (HYPER ? PROJECTIONS + (GATED ? 2 : 0) : 0);
+constexpr int HEAD = 16 + (CONSTANTS * UNITS + 3) / 4 * 16;
+
+struct Change {
+    float y, a, c;
+};
+
+// W^r h of one half, and what the weight update carries to the next inner step.
+__device__ __forceinline__ Change change(float Wh, float h, float w, float q, float a, float c) {
+    if constexpr (KIND == PRINTED) return {q * (Wh + c * h) + (1.0f - q) * w * h, a, c + w};
+    if constexpr (KIND == RECURSIVE) {
+        a = q * a;
+        c = q * c + (1.0f - q) * w;
+        return {a * Wh + c * h, a, c};
+    }
+    if constexpr (KIND == ADDITIVE) return {Wh + (c + w) * h, a, c + w};
+    if constexpr (KIND == SCALING) return {(1.0f + w) * Wh, a, c};
+    return {Wh, a, c};
+}
+
+// For how many inner steps a unit is open. A NaN counts as open at r = 1, so that it reaches the state.
+__device__ __forceinline__ int open_steps(float alpha, float e_alpha, float beta, float alpha_t, int R) {
+    if (beta - e_alpha * gate_growth(alpha, alpha_t, 1) <= 0.0f) return 0;
+    int count = 1;
+    while (count < R && beta - e_alpha * gate_growth(alpha, alpha_t, count + 1) > 0.0f) count++;
+    return count;
+}
+
+// What a time step brings for one unit of one sample.
+struct Step {
+    int64 packed;
+    bool live;
+    float x_s, x_g, u_a;
+};
+
+struct Running {
+    int64 size, start;
+};
+
+__device__ __forceinline__ Running running(const Arguments& given, int i) {
+    if (i >= given.T) return {0, 0};
+    const int t = REVERSE ? given.T - 1 - i : i;
+    return {given.batch_sizes[t], given.offsets[t]};
+}
+
+__device__ __forceinline__ Step inputs(const Arguments& given, Running at, int b, int n) {
+    Step step = {at.start + b, n < H && b < at.size, 0.0f, 0.0f, 0.0f};
+    if (step.live) {
+        const Input* u = given.u + step.packed * U + n;
+        step.x_s = get(u, 0);
+        step.x_g = get(u, H);
+        if (ELASTIC) step.u_a = get(u, 2 * H);
+    }
+    return step;
+}
+
+// Of each unit: the biases of all sets, w¹ and ḡ¹ (with their two halves each), and the biases of ḡ.
+__device__ void keep_constants(float* to, const Arguments& given, int n0) {
+    for (int at = thread_index(); at < CONSTANTS * UNITS; at += THREADS) {
+        const int which = at / UNITS, n = n0 + at % UNITS;
+        float value = 0.0f;
+        if (which < 2 * SETS) {
+            if (n < H) value = get(given.b, which * H + n);
+        } else if (HYPER && n < HP) {
+            const int rest = which - 2 * SETS;
+            if (rest < PROJECTIONS) {
+                value = given.first_w[rest * HP + n];
+            } else if (GATED && n < H) {
+                value = get(given.b_bar, (rest - PROJECTIONS) * H + n);
+            }
+        }
+        to[at] = value;
+    }
+}
+
+__device__ void run_units(const Arguments& given) {
+    const int B = given.B, T = given.T, R = given.R;
+    int* deepest = reinterpret_cast<int*>(memory);
+    float* constants = reinterpret_cast<float*>(memory + 16);
+    unsigned char* W = memory + HEAD;
+    unsigned char* P = W + SETS * W_BYTES;
+    float* slabs = reinterpret_cast<float*>(P + P_BYTES);
+    const int n0 = block_index() * UNITS;
+    for (int set = 0; set < SETS; set++) {
+        keep_weights<HP>(W + set * W_BYTES, given.W_h + int64(set) * HALVES * HP * HP, HALVES, UNITS, n0, HP);
+    }
+    if constexpr (HYPER) keep_weights<ZP>(P, given.P, PROJECTIONS, UNITS, n0, HP);
+    keep_constants(constants, given, n0);
+
+    const int j = thread_index() % UNITS, b = thread_index() / UNITS, n = n0 + j;
+    const bool mine = b < B && n < HP, inside = mine && n < H;
+    const float* firsts = constants + 2 * SETS * UNITS + j;
+    const float* bars = firsts + PROJECTIONS * UNITS;
+    float h = mine ? given.h0[b * HP + n] : 0.0f;
+    const float dropout = MASKED && inside ? get(given.mask, b * H + n) : 1.0f;
+    float alpha = 0.0f, beta = 0.0f, e_alpha = 1.0f, alpha_t = 0.0f;
+    if (ELASTIC && inside) {
+        alpha = given.alpha[n] > 87.0f ? 87.0f : given.alpha[n];
+        beta = given.beta[n];
+        e_alpha = expf(alpha);
+    }
+    float a_s = 1.0f, a_g = 1.0f, c_s = 0.0f, c_g = 0.0f;
+    unsigned states = 0, hypers = 0;
+    if (thread_index() == 0) *deepest = 0;
+    Step next = inputs(given, running(given, 0), b, n);
+
+    for (int i = 0; i < T; i++) {
+        const Step step = next;
+        const bool live = mine && step.live;
+        const Running later = running(given, i + 1);
+        const int ahead = (i * R + R) % given.SLOTS;
+        int last = R;
+        for (int r = 1; r <= last; r++) {
+            const int slot = (i * R + r - 1) % given.SLOTS;
+            wait(given.counters, states);
+            if (ELASTIC && r == 2) {
+                last = load_flag(given.flags + i);
+                last = last < R ? last : R;
+                if (last < 2) break;
+            }
+            const int set = SETS > 1 ? r - 1 : 0;
+            const bf16* state = given.mh + int64(slot) * B * HP;
+            float Wh_s = 0.0f, Wh_g = 0.0f, Wh_a = 0.0f;
+            if (ELASTIC && r == 1) {
+                constexpr int M = HALVES * UNITS;
+                float sum[tiles_of(M)][COLUMNS][4];
+                multiply<tiles_of(M), HP, 3>(sum, W, M, state, HP, B);
+                spread<tiles_of(M), M>(sum, slabs, B);
+                if (mine) {
+                    Wh_s = total<M>(slabs, j, b, B);
+                    Wh_g = total<M>(slabs, UNITS + j, b, B);
+                    Wh_a = total<M>(slabs, 2 * UNITS + j, b, B);
+                }
+            } else {
+                constexpr int M = 2 * UNITS;
+                float sum[tiles_of(M)][COLUMNS][4];
+                multiply<tiles_of(M), HP, 3>(sum, W + set * W_BYTES, HALVES * UNITS, state, HP, B);
+                spread<tiles_of(M), M>(sum, slabs, B);
+                if (mine) {
+                    Wh_s = total<M>(slabs, j, b, B);
+                    Wh_g = total<M>(slabs, UNITS + j, b, B);
+                }
+            }
+            float w_s = 0.0f, w_g = 0.0f, q_s = 0.0f, q_g = 0.0f;
+            if constexpr (HYPER) {
+                if (r == 1) {
+                    w_s = firsts[0], w_g = firsts[UNITS];
+                    if (GATED) q_s = firsts[2 * UNITS], q_g = firsts[3 * UNITS];
+                    a_s = a_g = 1.0f;
+                    c_s = c_g = 0.0f;
+                } else {
+                    constexpr int M = PROJECTIONS * UNITS;
+                    hypers += Z_BLOCKS;
+                    wait(given.counters + 32, hypers);
+                    float sum[tiles_of(M)][COLUMNS][4];
+                    multiply<tiles_of(M), ZP, 2>(sum, P, M, given.sgz + int64(slot) * B * SGZ + 2 * HP, SGZ, B);
+                    spread<tiles_of(M), M>(sum, slabs, B);
+                    if (mine) {
+                        w_s = total<M>(slabs, j, b, B);
+                        w_g = total<M>(slabs, UNITS + j, b, B);
+                        if (GATED) {
+                            q_s = sigmoid(total<M>(slabs, 2 * UNITS + j, b, B) + bars[0]);
+                            q_g = sigmoid(total<M>(slabs, 3 * UNITS + j, b, B) + bars[UNITS]);
+                        }
+                    }
+                }
+            }
+            if (ELASTIC && r == 1) {
+                alpha_t = sigmoid(Wh_a + step.u_a);
+                const int most = most_of_warp(live ? open_steps(alpha, e_alpha, beta, alpha_t, R) : 0);
+                if (thread_index() % 32 == 0 && most > 0) raise_shared(deepest, most);
+            }
+            const Change of_s = change(Wh_s, h, w_s, q_s, a_s, c_s);
+            const Change of_g = change(Wh_g, h, w_g, q_g, a_g, c_g);
+            const float* bias = constants + set * 2 * UNITS + j;
+            const float s = hyperbolic_tangent(of_s.y + bias[0] + (r == 1 ? step.x_s : 0.0f));
+            const float g_hat = sigmoid(of_g.y + bias[UNITS] + (r == 1 ? step.x_g : 0.0f));
+            const float before = h;
+            bool open = live;
+            float g = g_hat;
+            if (ELASTIC) {
+                const float d = beta - e_alpha * gate_growth(alpha, alpha_t, r);
+                open = live && (d > 0.0f || (r == 1 && d != d));
+                g = d * g_hat;
+            }
+            if (open) h = g * s + (1.0f - g) * h;
+
+            // What others wait for goes first.
+            if (mine) {
+                if (HYPER) {
+                    bf16* at = given.sgz + (int64(slot) * B + b) * SGZ + n;
+                    at[0] = narrowed(s);
+                    at[HP] = narrowed(g_hat);
+                }
+                const bf16 dropped = narrowed(h * dropout);
+                given.mh[(int64(ahead) * B + b) * HP + n] = dropped;
+                if (r < R) given.mh[(int64(slot + 1) * B + b) * HP + n] = dropped;
+            }
+            if (ELASTIC && r == 1) {
+                sync();
+                if (thread_index() == 0) {
+                    raise_global(given.flags + i, *deepest);
+                    *deepest = 0;
+                }
+            }
+            arrive(given.counters);
+            states += UNIT_BLOCKS;
+            if (mine && KEEP) {
+                float* own = given.ew + (int64(slot) * B + b) * WIDTH + n;
+                own[0] = before;
+                own[HP] = s;
+                own[2 * HP] = g_hat;
+                if (HYPER) {
+                    own[3 * HP] = w_s;
+                    own[4 * HP] = w_g;
+                    own[7 * HP] = c_s;
+                    own[8 * HP] = c_g;
+                    own[9 * HP] = Wh_s;
+                    own[10 * HP] = Wh_g;
+                }
+                if (GATED) {
+                    own[5 * HP] = q_s;
+                    own[6 * HP] = q_g;
+                }
+                if (KIND == RECURSIVE) {
+                    own[11 * HP] = a_s;
+                    own[12 * HP] = a_g;
+                }
+            }
+            if (live) {
+                put(given.out, step.packed * H + n, h);
+                if (ELASTIC && r == 1) given.alphas[step.packed * H + n] = alpha_t;
+            }
+            if (r == 1) next = inputs(given, later, b, n);
+            a_s = of_s.a, c_s = of_s.c, a_g = of_g.a, c_g = of_g.c;
+        }
+    }
+}
+
+__device__ void run_hyper(const Arguments& given) {
+    const int B = given.B, R = given.R;
+    unsigned char* W = memory + HEAD;
+    float* slabs = reinterpret_cast<float*>(W + bytes_of(Z_ROWS, WIDE));
+    const int n0 = (block_index() - UNIT_BLOCKS) * Z_ROWS;
+    keep_weights<WIDE>(W, given.W_z, 1, Z_ROWS, n0, ZP);
+    const int j = thread_index() % Z_ROWS, b = thread_index() / Z_ROWS, n = n0 + j;
+    const bool mine = b < B && n < ZP;
+    const float bias = mine && n < Z ? get(given.b_z, n) : 0.0f;
+    unsigned states = 0;
+    for (int i = 0; i < given.T; i++) {
+        int last = R;
+        for (int r = 2; r <= last; r++) {
+            const int slot = (i * R + r - 1) % given.SLOTS;
+            wait(given.counters, states + (r - 1) * UNIT_BLOCKS);
+            if (r == 2) {
+                last = load_flag(given.flags + i);
+                last = last < R ? last : R;
+                if (last < 2) break;
+            }
+            float sum[tiles_of(Z_ROWS)][COLUMNS][4];
+            multiply<tiles_of(Z_ROWS), WIDE, 6>(sum, W, Z_ROWS, given.sgz + int64(slot - 1) * B * SGZ, SGZ, B);
+            spread<tiles_of(Z_ROWS), Z_ROWS>(sum, slabs, B);
+            float z = 0.0f;
+            if (mine) {
+                z = hyperbolic_tangent(total<Z_ROWS>(slabs, j, b, B) + bias);
+                given.sgz[(int64(slot) * B + b) * SGZ + 2 * HP + n] = narrowed(z);
+            }
+            arrive(given.counters + 32);
+            if (mine && KEEP) given.ew[(int64(slot) * B + b) * WIDTH + 13 * HP + n] = z;
+        }
+        states += (last > 1 ? last : 1) * UNIT_BLOCKS;
+    }
+}
+
+extern "C" __global__ void __launch_bounds__(THREADS, 1) forward_pass(const Arguments given) {
+    if (!HYPER || block_index() < UNIT_BLOCKS) {
+        run_units(given);
+    } else {
+        run_hyper(given);
+    }
+}

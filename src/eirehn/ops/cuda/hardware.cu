@@ -1,0 +1,75 @@
+// What the chip itself offers: everything here is an instruction or two.
+
+typedef unsigned short bf16;
+typedef long long int64;
+
+struct alignas(16) Words {
+    unsigned x, y, z, w;
+};
+
+extern __shared__ __align__(16) unsigned char memory[];
+
+__device__ __forceinline__ int thread_index() { return threadIdx.x; }
+__device__ __forceinline__ int block_index() { return blockIdx.x; }
+__device__ __forceinline__ void sync() { __syncthreads(); }
+
+__device__ __forceinline__ float exponential(float x) { return __expf(x); }
+__device__ __forceinline__ float quotient(float x, float y) { return __fdividef(x, y); }
+
+__device__ __forceinline__ float widened(bf16 x) { return __uint_as_float(unsigned(x) << 16); }
+__device__ __forceinline__ bf16 narrowed(float x) {
+    bf16 y;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y) : "f"(x));
+    return y;
+}
+
+// Of what other blocks write while this kernel runs: from the L2.
+__device__ __forceinline__ Words load_shared_state(const bf16* from) {
+    Words y;
+    asm volatile("ld.relaxed.gpu.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(y.x), "=r"(y.y), "=r"(y.z), "=r"(y.w)
+                 : "l"(from)
+                 : "memory");
+    return y;
+}
+
+__device__ __forceinline__ int load_flag(const int* from) {
+    int y;
+    asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(y) : "l"(from) : "memory");
+    return y;
+}
+
+// One product of a 16 × 16 tile of weights (a) and 16 × 8 of the state (b), added to c.
+__device__ __forceinline__ void multiply_add(
+    float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1
+) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+        "{%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1));
+}
+
+__device__ __forceinline__ int most_of_warp(int x) { return __reduce_max_sync(0xffffffffu, x); }
+__device__ __forceinline__ void raise_shared(int* to, int x) { atomicMax(to, x); }
+__device__ __forceinline__ void raise_global(int* to, int x) {
+    asm volatile("red.relaxed.gpu.global.max.s32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
+}
+
+// All that the threads of this block wrote before is seen by whoever has waited for the arrival.
+__device__ __forceinline__ void arrive(unsigned* counter) {
+    sync();
+    if (thread_index() == 0) asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+
+// Counters only grow: `target` is the number of arrivals.
+__device__ __forceinline__ void wait(const unsigned* counter, unsigned target) {
+    if (thread_index() == 0) {
+        unsigned seen;
+        long long polls = 0;
+        do {
+            asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
+            if (PATIENCE > 0 && ++polls > PATIENCE) __trap();
+        } while (seen < target);
+    }
+    sync();
+}

@@ -1,0 +1,131 @@
+"""CUDA's runtime compiler and the few calls of its driver that a launch takes, by way of ctypes.
+
+The compiler comes with GPU builds of torch, the driver with the GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from ctypes import byref, c_char_p, c_int, c_size_t, c_uint, c_void_p
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+
+class CompileError(RuntimeError):
+    """The compiler's log is the message."""
+
+
+@lru_cache
+def compiler() -> ctypes.CDLL | None:
+    """None where there is none."""
+    for path in _candidates():
+        try:
+            library = ctypes.CDLL(str(path))
+        except OSError:
+            continue
+        library.nvrtcGetErrorString.restype = c_char_p
+        return library
+    return None
+
+
+def _candidates() -> list[Path | str]:
+    """Torch's own directories, those of the packages it depends on, then the loader's."""
+    beside = [Path(torch.__file__).parent / "lib"]
+    beside += [folder for entry in sys.path for folder in sorted(Path(entry or ".").glob("nvidia/*/lib"))]
+    found: list[Path | str] = [path for folder in beside for path in sorted(folder.glob("libnvrtc.so*"))]
+    if torch.version.cuda is not None:
+        found.append(f"libnvrtc.so.{torch.version.cuda.split('.')[0]}")
+    return found
+
+
+@lru_cache
+def driver() -> ctypes.CDLL | None:
+    try:
+        return ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+
+
+def available() -> bool:
+    return driver() is not None and compiler() is not None
+
+
+def compiled(source: str, architecture: str) -> bytes:
+    """Machine code for `architecture`, such as "sm_90"."""
+    nvrtc = compiler()
+    if nvrtc is None:
+        raise CompileError("CUDA's runtime compiler was not found")
+    program = c_void_p()
+    _compiler_call(nvrtc, nvrtc.nvrtcCreateProgram(byref(program), source.encode(), b"eirehn.cu", 0, None, None))
+    try:
+        options = [f"--gpu-architecture={architecture}".encode(), b"--std=c++17"]
+        code = nvrtc.nvrtcCompileProgram(program, len(options), (c_char_p * len(options))(*options))
+        if code != 0:
+            raise CompileError(_log(nvrtc, program))
+        size = c_size_t()
+        _compiler_call(nvrtc, nvrtc.nvrtcGetCUBINSize(program, byref(size)))
+        image = ctypes.create_string_buffer(size.value)
+        _compiler_call(nvrtc, nvrtc.nvrtcGetCUBIN(program, image))
+        return image.raw
+    finally:
+        nvrtc.nvrtcDestroyProgram(byref(program))
+
+
+def _log(nvrtc: ctypes.CDLL, program: c_void_p) -> str:
+    size = c_size_t()
+    nvrtc.nvrtcGetProgramLogSize(program, byref(size))
+    text = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetProgramLog(program, text)
+    return text.value.decode(errors="replace")
+
+
+def _compiler_call(nvrtc: ctypes.CDLL, code: int) -> None:
+    if code != 0:
+        raise CompileError(nvrtc.nvrtcGetErrorString(code).decode())
+
+
+class Kernel:
+    """A function of compiled code on the current device, whose blocks are all on the chip at once."""
+
+    def __init__(self, image: bytes, name: str, threads: int, memory: int) -> None:
+        """memory: bytes of dynamic shared memory of a block."""
+        self.threads, self.memory = threads, memory
+        self._module, self._function = c_void_p(), c_void_p()
+        _enter_context()
+        _call("cuModuleLoadData", byref(self._module), image)
+        _call("cuModuleGetFunction", byref(self._function), self._module, name.encode())
+        _call("cuFuncSetAttribute", self._function, c_int(_MAX_DYNAMIC_SHARED), c_int(memory))
+
+    def __call__(self, blocks: int, arguments: ctypes.Structure) -> None:
+        """On torch's current stream."""
+        _enter_context()
+        stream = c_void_p(torch.cuda.current_stream().cuda_stream)
+        parameters = (c_void_p * 1)(ctypes.addressof(arguments))
+        grid = (c_uint(blocks), c_uint(1), c_uint(1))
+        block = (c_uint(self.threads), c_uint(1), c_uint(1))
+        _call("cuLaunchCooperativeKernel", self._function, *grid, *block, c_uint(self.memory), stream, parameters)
+
+
+def _enter_context() -> None:
+    """Torch's context of the device, in a thread that has made no call of its own yet."""
+    context = c_void_p()
+    _call("cuCtxGetCurrent", byref(context))
+    if context.value is None:
+        _call("cuDevicePrimaryCtxRetain", byref(context), c_int(torch.cuda.current_device()))
+        _call("cuCtxSetCurrent", context)
+
+
+def _call(name: str, *arguments: object) -> None:
+    library = driver()
+    if library is None:
+        raise RuntimeError("the driver's library libcuda.so.1 was not found")
+    code = getattr(library, name)(*arguments)
+    if code != 0:
+        text = c_char_p()
+        library.cuGetErrorString(c_int(code), byref(text))
+        raise RuntimeError(f"{name}: {(text.value or b'unknown error').decode()} ({code})")

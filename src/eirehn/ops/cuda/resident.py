@@ -1,0 +1,241 @@
+"""Which block keeps which weights, and the launch of the two passes.
+
+A block has a multiprocessor to itself. The first blocks own a few hidden units each and keep their rows of all
+weights; the others own rows of the hypernetwork's z. Sizes that do not fit have no plan.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import warnings
+from ctypes import c_int, c_void_p
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from . import nvrtc
+
+if TYPE_CHECKING:
+    from ..triton.large.weights import Sizes
+
+THREADS = 512
+MAX_BATCH = 32
+MAX_UNITS = 16  # one tile of the tensor cores
+MIN_UNITS = 5  # three rows each fill a tile
+_SPARE = 1024  # a product may read so far behind its weights, and leaves the result
+
+FORWARD = (
+    "u", "mask", "W_h", "b", "alpha", "beta", "W_z", "b_z", "first_w", "P", "b_bar", "batch_sizes", "offsets", "out",
+    "alphas", "flags", "ew", "mh", "sgz", "h0", "counters",
+)  # fmt: skip
+BACKWARD = (
+    "mask", "W_h", "W_zs", "W_p", "alpha", "beta", "batch_sizes", "offsets", "alphas", "flags", "d_out", "d_cost",
+    "d_u", "ew", "grads", "carry", "sums", "counters",
+)  # fmt: skip
+_TYPES = {torch.float32: "float", torch.bfloat16: "bf16"}
+# What each pass calls the types of its arguments, and the argument that decides.
+_FORWARD_TYPES = {"Input": "u", "Dropout": "mask", "Bias": "b", "Output": "out"}
+_BACKWARD_TYPES = {"Input": "d_u", "Dropout": "mask", "Outward": "d_out", "Price": "d_cost"}
+
+
+class Plan(NamedTuple):
+    """units: of a block, and how many blocks; rows: of z in one of the others. slabs: warps whose sums have room
+    side by side. memory: bytes of shared memory."""
+
+    units: int
+    unit_blocks: int
+    rows: int
+    row_blocks: int
+    slabs: int
+    memory: int
+
+    @property
+    def blocks(self) -> int:
+        return self.unit_blocks + self.row_blocks
+
+
+def plan(size: Sizes, processors: int, limit: int, *, backward: bool) -> Plan | None:
+    """`limit`: bytes of shared memory a block may have."""
+    if not 1 <= size.B <= MAX_BATCH:
+        return None
+    rows = 16
+    row_blocks = -(-size.ZP // rows) if size.hyper else 0
+    if row_blocks >= processors:
+        return None
+    units = max(MIN_UNITS, -(-size.HP // (processors - row_blocks)))
+    if units > MAX_UNITS:
+        return None
+    unit_blocks = -(-size.HP // units)
+    needs = _backward_needs if backward else _forward_needs
+    for slabs in (16, 8, 4):
+        memory = max(fixed + slabs * size.B * _spaced(wide) * 4 for fixed, wide in needs(size, units, rows)) + _SPARE
+        if memory <= limit:
+            return Plan(units, unit_blocks, rows, row_blocks, slabs, memory)
+    return None
+
+
+def _forward_needs(size: Sizes, units: int, rows: int) -> list[tuple[int, int]]:
+    """Bytes of weights, and rows of the largest product, of a unit's block and of another."""
+    sets = size.R if size.own else 1
+    halves, projections = 3 if size.elastic else 2, size.projected // size.HP
+    constants = 2 * sets + projections + (2 if size.gated else 0)
+    head = 16 + -(-constants * units // 4) * 16
+    weights = sets * _bytes(halves * units, size.HP) + _bytes(projections * units, size.ZP)
+    needs = [(head + weights, max(halves, projections) * units)]
+    if size.hyper:
+        needs.append((head + _bytes(rows, 2 * size.HP + size.ZP), rows))
+    return needs
+
+
+def _backward_needs(size: Sizes, units: int, rows: int) -> list[tuple[int, int]]:
+    sets = size.R if size.own else 1
+    halves = 3 if size.elastic else 2
+    sums = sets * (4 if size.elastic else 2) * THREADS * 4
+    weights = sets * _bytes(units, halves * size.HP) + (_bytes(2 * units, size.ZP) if size.hyper else 0)
+    needs = [(sums + weights, (2 if size.hyper else 1) * units)]
+    if size.hyper:
+        needs.append((_bytes(rows, size.projected + size.ZP), rows))
+    return needs
+
+
+def _bytes(rows: int, k: int) -> int:
+    return -(-k // 32) * rows * 64
+
+
+def _spaced(rows: int) -> int:
+    return (rows + 3) // 8 * 8 + 4
+
+
+def plan_for(size: Sizes, tensors: dict[str, Tensor | None], *, backward: bool) -> Plan | None:
+    """For the device and the dtypes of a pass's tensors."""
+    weight = tensors["W_h"]
+    if weight is None or not weight.is_cuda or weight.dtype != torch.bfloat16 or not nvrtc.available():
+        return None
+    deciding = _BACKWARD_TYPES if backward else _FORWARD_TYPES
+    if any(_type(tensors[name]) is None for name in deciding.values()):
+        return None
+    properties = torch.cuda.get_device_properties(weight.device)
+    if properties.major < 9:
+        return None
+    return plan(
+        size, properties.multi_processor_count, properties.shared_memory_per_block_optin, backward=backward
+    )
+
+
+def source(name: str, constants: dict[str, int | bool], types: dict[str, str]) -> str:
+    """Of the pass `name`, behind the constants of one network."""
+    lines = [f"constexpr {_kind(value)} {key} = {str(value).lower()};" for key, value in constants.items()]
+    hardware, *others = (_text(part) for part in ("hardware", "pieces", name))
+    named = [f"typedef {of} {key};" for key, of in types.items()]
+    return "\n".join([*lines, hardware, *named, *others])
+
+
+def _kind(value: int | bool) -> str:
+    return "bool" if isinstance(value, bool) else "int"
+
+
+def _text(name: str) -> str:
+    return (Path(__file__).parent / f"{name}.cu").read_text(encoding="utf-8")
+
+
+def constants(size: Sizes, plan: Plan, update: int, **more: int | bool) -> dict[str, int | bool]:
+    return {
+        "THREADS": THREADS, "H": size.H, "HP": size.HP, "Z": size.Z, "ZP": size.ZP, "WIDTH": size.width,
+        "GRADS": size.grads, "KIND": update, "ELASTIC": size.elastic, "SETS": size.R if size.own else 1,
+        "UNITS": plan.units, "UNIT_BLOCKS": plan.unit_blocks, "Z_ROWS": plan.rows, "Z_BLOCKS": plan.row_blocks,
+        "COLUMNS": -(-size.B // 8), "SLABS": plan.slabs,
+        "PATIENCE": int(os.environ.get("EIREHN_CUDA_PATIENCE", "0")), **more,
+    }  # fmt: skip
+
+
+@lru_cache(maxsize=64)
+def _kernel(
+    name: str,
+    memory: int,
+    constants: tuple[tuple[str, int | bool], ...],
+    types: tuple[tuple[str, str], ...],
+    device: int,
+) -> nvrtc.Kernel | None:
+    with torch.cuda.device(device):
+        major, minor = torch.cuda.get_device_capability()
+        try:
+            image = nvrtc.compiled(source(name, dict(constants), dict(types)), f"sm_{major}{minor}")
+        except nvrtc.CompileError as met:  # an older compiler than the device, say
+            warnings.warn(f"the kernels of large networks did not compile; Triton's are used: {met}", stacklevel=2)
+            return None
+        return nvrtc.Kernel(image, f"{name}_pass", THREADS, memory)
+
+
+def forward_pass(
+    size: Sizes, plan: Plan, update: int, tensors: dict[str, Tensor | None], slots: int, *, reverse: bool, keep: bool
+) -> bool:
+    """`tensors` by the names of `FORWARD`, less the counters. False where there is no kernel to be had."""
+    more = {"MASKED": tensors["mask"] is not None, "REVERSE": reverse, "KEEP": keep}
+    return _launch("forward", FORWARD, _FORWARD_TYPES, size, plan, update, tensors, [size.B, size.T, size.R, slots], more)
+
+
+def backward_pass(
+    size: Sizes, plan: Plan, update: int, tensors: dict[str, Tensor | None], *, reverse: bool
+) -> bool:
+    """`tensors` by the names of `BACKWARD`, less the counters, otherwise as `forward_pass`."""
+    more = {
+        "MASKED": tensors["mask"] is not None,
+        "REVERSE": reverse,
+        "COSTED": size.elastic and tensors["d_cost"] is not None,
+    }
+    return _launch("backward", BACKWARD, _BACKWARD_TYPES, size, plan, update, tensors, [size.B, size.T, size.R], more)
+
+
+def _launch(
+    name: str,
+    order: tuple[str, ...],
+    deciding: dict[str, str],
+    size: Sizes,
+    plan: Plan,
+    update: int,
+    tensors: dict[str, Tensor | None],
+    numbers: list[int],
+    more: dict[str, bool],
+) -> bool:
+    weight = tensors["W_h"]
+    assert weight is not None
+    given = tensors | {"counters": torch.zeros(64, dtype=torch.int32, device=weight.device)}
+    types = {key: _type(given[which]) or "" for key, which in deciding.items()}
+    kernel = _kernel(
+        name,
+        plan.memory,
+        tuple(constants(size, plan, update, **more).items()),
+        tuple(types.items()),
+        weight.device.index,
+    )
+    if kernel is None:
+        return False
+    with torch.cuda.device(weight.device):
+        kernel(plan.blocks, packed([given[each] for each in order], numbers))
+    return True
+
+
+def _type(tensor: Tensor | None) -> str | None:
+    """None for a dtype the kernels do not read."""
+    return "float" if tensor is None else _TYPES.get(tensor.dtype)
+
+
+def packed(tensors: list[Tensor | None], numbers: list[int]) -> ctypes.Structure:
+    """The kernel's argument: addresses, then numbers, as C lays them out."""
+    structure = _structure(len(tensors), len(numbers))()
+    for index, each in enumerate(tensors):
+        setattr(structure, f"p{index}", None if each is None else each.data_ptr())
+    for index, number in enumerate(numbers):
+        setattr(structure, f"n{index}", number)
+    return structure
+
+
+@lru_cache
+def _structure(pointers: int, numbers: int) -> type[ctypes.Structure]:
+    fields = [(f"p{index}", c_void_p) for index in range(pointers)]
+    fields += [(f"n{index}", c_int) for index in range(numbers)]
+    return type("Arguments", (ctypes.Structure,), {"_fields_": fields})
