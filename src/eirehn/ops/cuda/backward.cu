@@ -6,9 +6,9 @@
 
 struct Arguments {
     const Dropout* mask;
-    const bf16* W_h;   // (sets, HP, 3HP or 2HP)
-    const bf16* W_zs;  // (2HP, ZP)
-    const bf16* W_p;   // (ZP, 4HP or 2HP + ZP)
+    const bf16* W_h;  // (sets, 3HP or 2HP, HP)
+    const bf16* W_z;  // (ZP, 2HP + ZP)
+    const bf16* P;    // (4HP or 2HP, ZP)
     const float* alpha;
     const float* beta;
     const int64* batch_sizes;
@@ -35,6 +35,7 @@ constexpr int W_BYTES = bytes_of(UNITS, ABOVE);
 constexpr int S_BYTES = HYPER ? bytes_of(2 * UNITS, ZP) : 0;
 constexpr int WIDE = PROJECTED + ZP;
 constexpr int SUMS = ELASTIC ? 4 : 2;
+constexpr int HEAD = SETS * SUMS * THREADS * 4 + (3 * UNITS + 3) / 4 * 16;
 
 // What the forward pass kept of one unit of one sample at one inner step.
 struct Kept {
@@ -111,26 +112,29 @@ __device__ void add_sums(const Arguments& given, const float* sums, int n0) {
 __device__ void run_units(const Arguments& given) {
     const int B = given.B, R = given.R;
     float* sums = reinterpret_cast<float*>(memory);  // [set][which][thread]
-    unsigned char* W = memory + SETS * SUMS * THREADS * 4;
+    float* gates = sums + SETS * SUMS * THREADS;
+    unsigned char* W = memory + HEAD;
     unsigned char* S = W + SETS * W_BYTES;
     float* slabs = reinterpret_cast<float*>(S + S_BYTES);
-    const int n0 = block_index() * UNITS;
+    const int n0 = (block_index() - Z_BLOCKS) * UNITS;
+    clear(W, SETS * W_BYTES + S_BYTES);
+    sync();
     for (int set = 0; set < SETS; set++) {
-        keep_weights<ABOVE>(W + set * W_BYTES, given.W_h + int64(set) * HP * ABOVE, 1, UNITS, n0, HP);
+        const bf16* from = given.W_h + int64(set) * ABOVE * HP;
+        keep_columns(W + set * W_BYTES, UNITS, 0, from, HP, n0, UNITS, HP, 0, ABOVE, 0, blocks_of(ABOVE));
     }
-    if constexpr (HYPER) keep_weights<ZP>(S, given.W_zs, 2, UNITS, n0, HP);
+    for (int part = 0; HYPER && part < 2; part++) {
+        const bf16* from = given.W_z + part * HP;
+        keep_columns(S, 2 * UNITS, part * UNITS, from, 2 * HP + ZP, n0, UNITS, HP, 0, ZP, 0, blocks_of(ZP));
+    }
+
+    if (ELASTIC) keep_gates(gates, given.alpha, given.beta, n0);
 
     const int j = thread_index() % UNITS, b = thread_index() / UNITS, n = n0 + j;
     const bool mine = b < B && n < HP, inside = mine && n < H;
     for (int which = 0; which < SETS * SUMS; which++) sums[which * THREADS + thread_index()] = 0.0f;
     float dh = mine ? given.carry[int64(b) * 6 * HP + n] : 0.0f;
     const float dropout = MASKED && inside ? get(given.mask, b * H + n) : 1.0f;
-    float alpha = 0.0f, beta = 0.0f, e_alpha = 1.0f;
-    if (ELASTIC && inside) {
-        alpha = given.alpha[n] > 87.0f ? 87.0f : given.alpha[n];
-        beta = given.beta[n];
-        e_alpha = expf(alpha);
-    }
     float dc_s = 0.0f, dc_g = 0.0f, da_s = 0.0f, da_g = 0.0f, d_alpha_t = 0.0f;
     unsigned states = 0, hypers = 0;
     Running next = running(given, given.T - 1);
@@ -165,8 +169,8 @@ __device__ void run_units(const Arguments& given) {
                 } else {
                     multiply<tiles_of(UNITS), 2 * HP, 5>(sum, weights, UNITS, above, GRADS, B);
                 }
-                spread<tiles_of(UNITS), UNITS>(sum, slabs, B);
-                if (mine) dmh = total<UNITS>(slabs, j, b, B);
+                spread<tiles_of(UNITS), UNITS>(sum, slabs);
+                if (mine) dmh = total<UNITS>(slabs, j, b);
             }
             if constexpr (HYPER) {
                 if (!top) {
@@ -175,18 +179,19 @@ __device__ void run_units(const Arguments& given) {
                     wait(given.counters + 32, hypers);
                     float sum[tiles_of(M)][COLUMNS][4];
                     multiply<tiles_of(M), ZP, 2>(sum, S, M, given.grads + int64(slot) * B * GRADS + HYPER_AT, GRADS, B);
-                    spread<tiles_of(M), M>(sum, slabs, B);
+                    spread<tiles_of(M), M>(sum, slabs);
                     if (mine) {
-                        from_z_s = total<M>(slabs, j, b, B);
-                        from_z_g = total<M>(slabs, UNITS + j, b, B);
+                        from_z_s = total<M>(slabs, j, b);
+                        from_z_g = total<M>(slabs, UNITS + j, b);
                     }
                 }
             }
             dh += MASKED ? dmh * dropout : dmh;
             float ds, dg_hat, dd = 0.0f, d_growth = 0.0f, growth = 0.0f, d_v = 0.0f;
             if (ELASTIC) {
-                growth = gate_growth(alpha, alpha_t, r);
-                const float d = beta - e_alpha * growth;
+                const float e_alpha = gates[2 * UNITS + j];
+                growth = gate_growth(gates[j], alpha_t, r);
+                const float d = gates[UNITS + j] - e_alpha * growth;
                 const bool open = live && (d > 0.0f || (r == 1 && d != d));
                 const float g = d * x.g_hat;
                 const float dg = open ? dh * (x.s - x.h) : 0.0f;
@@ -248,12 +253,18 @@ __device__ void run_units(const Arguments& given) {
 }
 
 __device__ void run_hyper(const Arguments& given) {
-    const int B = given.B, R = given.R;
-    unsigned char* W = memory;
-    float* slabs = reinterpret_cast<float*>(W + bytes_of(Z_ROWS, WIDE));
-    const int n0 = (block_index() - UNIT_BLOCKS) * Z_ROWS;
-    keep_weights<WIDE>(W, given.W_p, 1, Z_ROWS, n0, ZP);
-    const int j = thread_index() % Z_ROWS, b = thread_index() / Z_ROWS, n = n0 + j;
+    constexpr int BLOCKS = share_of(WIDE);
+    const int B = given.B, R = given.R, half = SPLIT > 1 ? rank() : 0;
+    if (SPLIT > 1) sync_both();  // the other is there to be written to
+    float* inbox = reinterpret_cast<float*>(memory);
+    unsigned char* W = memory + INBOX;
+    float* slabs = reinterpret_cast<float*>(W + BLOCKS * Z_ROWS * 64);
+    const int j = thread_index() % 16, b = thread_index() / 16, n = block_index() * 16 + j;
+    const int n0 = block_index() / SPLIT * Z_ROWS, start = half * BLOCKS;
+    clear(W, BLOCKS * Z_ROWS * 64);
+    sync();
+    keep_columns(W, Z_ROWS, 0, given.P, ZP, n0, Z_ROWS, ZP, 0, PROJECTED, start, BLOCKS);
+    keep_columns(W, Z_ROWS, 0, given.W_z + 2 * HP, 2 * HP + ZP, n0, Z_ROWS, ZP, PROJECTED, WIDE, start, BLOCKS);
     const bool mine = b < B && n < ZP;
     unsigned states = 0;
     int next = running(given, given.T - 1).last;
@@ -266,11 +277,9 @@ __device__ void run_hyper(const Arguments& given) {
             const int slot = i * R + r - 1;
             const float z = mine ? given.ew[(int64(slot) * B + b) * WIDTH + 13 * HP + n] : 0.0f;
             wait(given.counters, states);
-            float sum[tiles_of(Z_ROWS)][COLUMNS][4];
-            multiply<tiles_of(Z_ROWS), WIDE, 6>(sum, W, Z_ROWS, given.grads + int64(slot) * B * GRADS + 3 * HP, GRADS, B);
-            spread<tiles_of(Z_ROWS), Z_ROWS>(sum, slabs, B);
+            const bf16* x = given.grads + int64(slot) * B * GRADS + 3 * HP;
+            const float dz = product_for_z<WIDE, 6>(W, x, GRADS, B, half, slabs, inbox);
             if (mine) {
-                const float dz = total<Z_ROWS>(slabs, j, b, B);
                 given.grads[(int64(slot - 1) * B + b) * GRADS + HYPER_AT + n] = narrowed(dz * (1.0f - z * z));
             }
             arrive(given.counters + 32);
@@ -278,10 +287,10 @@ __device__ void run_hyper(const Arguments& given) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) backward_pass(const Arguments given) {
-    if (!HYPER || block_index() < UNIT_BLOCKS) {
-        run_units(given);
-    } else {
+extern "C" __global__ void CLUSTER __launch_bounds__(THREADS, 1) backward_pass(const Arguments given) {
+    if (HYPER && block_index() < Z_BLOCKS) {
         run_hyper(given);
+    } else if (block_index() < Z_BLOCKS + UNIT_BLOCKS) {
+        run_units(given);
     }
 }

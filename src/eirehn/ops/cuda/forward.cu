@@ -1,6 +1,6 @@
 // Forward: large/forward_kernel.py says what the buffers hold.
 //
-// The first blocks own UNITS hidden units each, the others Z_ROWS rows of z. Two counters grow: `state` when a unit's
+// The first blocks own 16 rows of z each, the others UNITS hidden units. Two counters grow: `state` when a unit's
 // block has written s, ĝ and m ⊗ h of an inner step, `hyper` when another has written z. While z is made, the units'
 // blocks make W h, which stays with them, as do c, a, h and α_t.
 
@@ -36,7 +36,7 @@ constexpr int P_BYTES = HYPER ? bytes_of(PROJECTIONS * UNITS, ZP) : 0;
 constexpr int U = HALVES * H;
 constexpr int WIDE = 2 * HP + ZP;
 constexpr int CONSTANTS = 2 * SETS + (HYPER ? PROJECTIONS + (GATED ? 2 : 0) : 0);
-constexpr int HEAD = 16 + (CONSTANTS * UNITS + 3) / 4 * 16;
+constexpr int HEAD = 16 + ((CONSTANTS + 3) * UNITS + 3) / 4 * 16;
 
 struct Change {
     float y, a, c;
@@ -57,10 +57,11 @@ __device__ __forceinline__ Change change(float Wh, float h, float w, float q, fl
 
 // For how many inner steps a unit is open. A NaN counts as open at r = 1, so that it reaches the state.
 __device__ __forceinline__ int open_steps(float alpha, float e_alpha, float beta, float alpha_t, int R) {
-    if (beta - e_alpha * gate_growth(alpha, alpha_t, 1) <= 0.0f) return 0;
-    int count = 1;
-    while (count < R && beta - e_alpha * gate_growth(alpha, alpha_t, count + 1) > 0.0f) count++;
-    return count;
+    // A gate only closes with r, and most are open to the end.
+    for (int r = R; r > 1; r--) {
+        if (beta - e_alpha * gate_growth(alpha, alpha_t, r) > 0.0f) return r;
+    }
+    return beta - e_alpha * gate_growth(alpha, alpha_t, 1) <= 0.0f ? 0 : 1;
 }
 
 // What a time step brings for one unit of one sample.
@@ -117,12 +118,15 @@ __device__ void run_units(const Arguments& given) {
     unsigned char* W = memory + HEAD;
     unsigned char* P = W + SETS * W_BYTES;
     float* slabs = reinterpret_cast<float*>(P + P_BYTES);
-    const int n0 = block_index() * UNITS;
+    const int n0 = (block_index() - Z_BLOCKS) * UNITS;
     for (int set = 0; set < SETS; set++) {
-        keep_weights<HP>(W + set * W_BYTES, given.W_h + int64(set) * HALVES * HP * HP, HALVES, UNITS, n0, HP);
+        const bf16* from = given.W_h + int64(set) * HALVES * HP * HP;
+        keep_rows<HP>(W + set * W_BYTES, from, HALVES, UNITS, n0, HP, 0, blocks_of(HP));
     }
-    if constexpr (HYPER) keep_weights<ZP>(P, given.P, PROJECTIONS, UNITS, n0, HP);
+    if constexpr (HYPER) keep_rows<ZP>(P, given.P, PROJECTIONS, UNITS, n0, HP, 0, blocks_of(ZP));
     keep_constants(constants, given, n0);
+    float* gates = constants + CONSTANTS * UNITS;
+    if (ELASTIC) keep_gates(gates, given.alpha, given.beta, n0);
 
     const int j = thread_index() % UNITS, b = thread_index() / UNITS, n = n0 + j;
     const bool mine = b < B && n < HP, inside = mine && n < H;
@@ -130,12 +134,7 @@ __device__ void run_units(const Arguments& given) {
     const float* bars = firsts + PROJECTIONS * UNITS;
     float h = mine ? given.h0[b * HP + n] : 0.0f;
     const float dropout = MASKED && inside ? get(given.mask, b * H + n) : 1.0f;
-    float alpha = 0.0f, beta = 0.0f, e_alpha = 1.0f, alpha_t = 0.0f;
-    if (ELASTIC && inside) {
-        alpha = given.alpha[n] > 87.0f ? 87.0f : given.alpha[n];
-        beta = given.beta[n];
-        e_alpha = expf(alpha);
-    }
+    float alpha_t = 0.0f;
     float a_s = 1.0f, a_g = 1.0f, c_s = 0.0f, c_g = 0.0f;
     unsigned states = 0, hypers = 0;
     if (thread_index() == 0) *deepest = 0;
@@ -162,20 +161,20 @@ __device__ void run_units(const Arguments& given) {
                 constexpr int M = HALVES * UNITS;
                 float sum[tiles_of(M)][COLUMNS][4];
                 multiply<tiles_of(M), HP, 3>(sum, W, M, state, HP, B);
-                spread<tiles_of(M), M>(sum, slabs, B);
+                spread<tiles_of(M), M>(sum, slabs);
                 if (mine) {
-                    Wh_s = total<M>(slabs, j, b, B);
-                    Wh_g = total<M>(slabs, UNITS + j, b, B);
-                    Wh_a = total<M>(slabs, 2 * UNITS + j, b, B);
+                    Wh_s = total<M>(slabs, j, b);
+                    Wh_g = total<M>(slabs, UNITS + j, b);
+                    Wh_a = total<M>(slabs, 2 * UNITS + j, b);
                 }
             } else {
                 constexpr int M = 2 * UNITS;
                 float sum[tiles_of(M)][COLUMNS][4];
                 multiply<tiles_of(M), HP, 3>(sum, W + set * W_BYTES, HALVES * UNITS, state, HP, B);
-                spread<tiles_of(M), M>(sum, slabs, B);
+                spread<tiles_of(M), M>(sum, slabs);
                 if (mine) {
-                    Wh_s = total<M>(slabs, j, b, B);
-                    Wh_g = total<M>(slabs, UNITS + j, b, B);
+                    Wh_s = total<M>(slabs, j, b);
+                    Wh_g = total<M>(slabs, UNITS + j, b);
                 }
             }
             float w_s = 0.0f, w_g = 0.0f, q_s = 0.0f, q_g = 0.0f;
@@ -191,17 +190,18 @@ __device__ void run_units(const Arguments& given) {
                     wait(given.counters + 32, hypers);
                     float sum[tiles_of(M)][COLUMNS][4];
                     multiply<tiles_of(M), ZP, 2>(sum, P, M, given.sgz + int64(slot) * B * SGZ + 2 * HP, SGZ, B);
-                    spread<tiles_of(M), M>(sum, slabs, B);
+                    spread<tiles_of(M), M>(sum, slabs);
                     if (mine) {
-                        w_s = total<M>(slabs, j, b, B);
-                        w_g = total<M>(slabs, UNITS + j, b, B);
+                        w_s = total<M>(slabs, j, b);
+                        w_g = total<M>(slabs, UNITS + j, b);
                         if (GATED) {
-                            q_s = sigmoid(total<M>(slabs, 2 * UNITS + j, b, B) + bars[0]);
-                            q_g = sigmoid(total<M>(slabs, 3 * UNITS + j, b, B) + bars[UNITS]);
+                            q_s = sigmoid(total<M>(slabs, 2 * UNITS + j, b) + bars[0]);
+                            q_g = sigmoid(total<M>(slabs, 3 * UNITS + j, b) + bars[UNITS]);
                         }
                     }
                 }
             }
+            const float alpha = gates[j], beta = gates[UNITS + j], e_alpha = gates[2 * UNITS + j];
             if (ELASTIC && r == 1) {
                 alpha_t = sigmoid(Wh_a + step.u_a);
                 const int most = most_of_warp(live ? open_steps(alpha, e_alpha, beta, alpha_t, R) : 0);
@@ -233,14 +233,14 @@ __device__ void run_units(const Arguments& given) {
                 given.mh[(int64(ahead) * B + b) * HP + n] = dropped;
                 if (r < R) given.mh[(int64(slot + 1) * B + b) * HP + n] = dropped;
             }
-            if (ELASTIC && r == 1) {
-                sync();
-                if (thread_index() == 0) {
+            sync();
+            if (thread_index() == 0) {
+                if (ELASTIC && r == 1) {
                     raise_global(given.flags + i, *deepest);
                     *deepest = 0;
                 }
+                announce(given.counters);
             }
-            arrive(given.counters);
             states += UNIT_BLOCKS;
             if (mine && KEEP) {
                 float* own = given.ew + (int64(slot) * B + b) * WIDTH + n;
@@ -275,12 +275,14 @@ __device__ void run_units(const Arguments& given) {
 }
 
 __device__ void run_hyper(const Arguments& given) {
-    const int B = given.B, R = given.R;
-    unsigned char* W = memory + HEAD;
-    float* slabs = reinterpret_cast<float*>(W + bytes_of(Z_ROWS, WIDE));
-    const int n0 = (block_index() - UNIT_BLOCKS) * Z_ROWS;
-    keep_weights<WIDE>(W, given.W_z, 1, Z_ROWS, n0, ZP);
-    const int j = thread_index() % Z_ROWS, b = thread_index() / Z_ROWS, n = n0 + j;
+    constexpr int BLOCKS = share_of(WIDE);
+    const int B = given.B, R = given.R, half = SPLIT > 1 ? rank() : 0;
+    if (SPLIT > 1) sync_both();  // the other is there to be written to
+    float* inbox = reinterpret_cast<float*>(memory);
+    unsigned char* W = memory + INBOX;
+    float* slabs = reinterpret_cast<float*>(W + BLOCKS * Z_ROWS * 64);
+    const int j = thread_index() % 16, b = thread_index() / 16, n = block_index() * 16 + j;
+    keep_rows<WIDE>(W, given.W_z, 1, Z_ROWS, block_index() / SPLIT * Z_ROWS, ZP, half * BLOCKS, BLOCKS);
     const bool mine = b < B && n < ZP;
     const float bias = mine && n < Z ? get(given.b_z, n) : 0.0f;
     unsigned states = 0;
@@ -294,14 +296,9 @@ __device__ void run_hyper(const Arguments& given) {
                 last = last < R ? last : R;
                 if (last < 2) break;
             }
-            float sum[tiles_of(Z_ROWS)][COLUMNS][4];
-            multiply<tiles_of(Z_ROWS), WIDE, 6>(sum, W, Z_ROWS, given.sgz + int64(slot - 1) * B * SGZ, SGZ, B);
-            spread<tiles_of(Z_ROWS), Z_ROWS>(sum, slabs, B);
-            float z = 0.0f;
-            if (mine) {
-                z = hyperbolic_tangent(total<Z_ROWS>(slabs, j, b, B) + bias);
-                given.sgz[(int64(slot) * B + b) * SGZ + 2 * HP + n] = narrowed(z);
-            }
+            const bf16* x = given.sgz + int64(slot - 1) * B * SGZ;
+            const float z = hyperbolic_tangent(product_for_z<WIDE, 6>(W, x, SGZ, B, half, slabs, inbox) + bias);
+            if (mine) given.sgz[(int64(slot) * B + b) * SGZ + 2 * HP + n] = narrowed(z);
             arrive(given.counters + 32);
             if (mine && KEEP) given.ew[(int64(slot) * B + b) * WIDTH + 13 * HP + n] = z;
         }
@@ -309,10 +306,10 @@ __device__ void run_hyper(const Arguments& given) {
     }
 }
 
-extern "C" __global__ void __launch_bounds__(THREADS, 1) forward_pass(const Arguments given) {
-    if (!HYPER || block_index() < UNIT_BLOCKS) {
-        run_units(given);
-    } else {
+extern "C" __global__ void CLUSTER __launch_bounds__(THREADS, 1) forward_pass(const Arguments given) {
+    if (HYPER && block_index() < Z_BLOCKS) {
         run_hyper(given);
+    } else if (block_index() < Z_BLOCKS + UNIT_BLOCKS) {
+        run_units(given);
     }
 }

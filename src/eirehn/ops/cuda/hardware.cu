@@ -55,21 +55,40 @@ __device__ __forceinline__ void raise_global(int* to, int x) {
     asm volatile("red.relaxed.gpu.global.max.s32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
 }
 
+// By one thread, behind a barrier: all that the block wrote before is seen with it.
+__device__ __forceinline__ void announce(unsigned* counter) {
+    asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+}
+
 // All that the threads of this block wrote before is seen by whoever has waited for the arrival.
 __device__ __forceinline__ void arrive(unsigned* counter) {
     sync();
-    if (thread_index() == 0) asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
+    if (thread_index() == 0) announce(counter);
 }
 
-// Counters only grow: `target` is the number of arrivals.
+// Counters only grow: `target` is the number of arrivals. What is read after is read from the L2, by loads that are
+// not issued before the barrier: the poll itself need not throw away the L1, where registers may be spilled.
 __device__ __forceinline__ void wait(const unsigned* counter, unsigned target) {
     if (thread_index() == 0) {
-        unsigned seen;
         long long polls = 0;
-        do {
-            asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(seen) : "l"(counter) : "memory");
+        while (unsigned(load_flag(reinterpret_cast<const int*>(counter))) < target) {
             if (PATIENCE > 0 && ++polls > PATIENCE) __trap();
-        } while (seen < target);
+        }
     }
     sync();
+}
+
+// Two blocks of a cluster: `rank` is 0 or 1, and each writes to the other's shared memory.
+__device__ __forceinline__ int rank() {
+    int y;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(y));
+    return y;
+}
+__device__ __forceinline__ void put_other(float* at, float x) {
+    unsigned here = unsigned(__cvta_generic_to_shared(at)), there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(1 - rank()));
+    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(x) : "memory");
+}
+__device__ __forceinline__ void sync_both() {
+    asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }

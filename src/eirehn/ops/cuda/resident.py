@@ -33,7 +33,7 @@ FORWARD = (
     "alphas", "flags", "ew", "mh", "sgz", "h0", "counters",
 )  # fmt: skip
 BACKWARD = (
-    "mask", "W_h", "W_zs", "W_p", "alpha", "beta", "batch_sizes", "offsets", "alphas", "flags", "d_out", "d_cost",
+    "mask", "W_h", "W_z", "P", "alpha", "beta", "batch_sizes", "offsets", "alphas", "flags", "d_out", "d_cost",
     "d_u", "ew", "grads", "carry", "sums", "counters",
 )  # fmt: skip
 _TYPES = {torch.float32: "float", torch.bfloat16: "bf16"}
@@ -43,67 +43,79 @@ _BACKWARD_TYPES = {"Input": "d_u", "Dropout": "mask", "Outward": "d_out", "Price
 
 
 class Plan(NamedTuple):
-    """units: of a block, and how many blocks; rows: of z in one of the others. slabs: warps whose sums have room
-    side by side. memory: bytes of shared memory."""
+    """units: of a block, and how many blocks; row_blocks: with 16 rows of z each, in clusters of `split` that share
+    the reading. slabs: warps whose sums have room side by side. memory: bytes of shared memory."""
 
     units: int
     unit_blocks: int
-    rows: int
     row_blocks: int
+    split: int
     slabs: int
     memory: int
 
     @property
     def blocks(self) -> int:
-        return self.unit_blocks + self.row_blocks
+        """Whole clusters."""
+        return -(-(self.unit_blocks + self.row_blocks) // self.split) * self.split
 
 
-def plan(size: Sizes, processors: int, limit: int, *, backward: bool) -> Plan | None:
-    """`limit`: bytes of shared memory a block may have."""
+def plan(size: Sizes, processors: int, limit: int, *, backward: bool, split: int = 2) -> Plan | None:
+    """`limit`: bytes of shared memory a block may have. split: 1 or 2."""
     if not 1 <= size.B <= MAX_BATCH:
         return None
-    rows = 16
-    row_blocks = -(-size.ZP // rows) if size.hyper else 0
+    split = split if size.hyper else 1
+    processors -= processors % split
+    row_blocks = split * -(-size.ZP // (16 * split)) if size.hyper else 0
     if row_blocks >= processors:
         return None
     units = max(MIN_UNITS, -(-size.HP // (processors - row_blocks)))
     if units > MAX_UNITS:
         return None
-    unit_blocks = -(-size.HP // units)
-    needs = _backward_needs if backward else _forward_needs
+    needs = _backward_needs(size, units, split) if backward else _forward_needs(size, units, split)
     for slabs in (16, 8, 4):
-        memory = max(fixed + slabs * size.B * _spaced(wide) * 4 for fixed, wide in needs(size, units, rows)) + _SPARE
+        memory = max(fixed + slabs * _samples(size.B) * _spaced(wide) * 4 for fixed, wide in needs) + _SPARE
         if memory <= limit:
-            return Plan(units, unit_blocks, rows, row_blocks, slabs, memory)
+            return Plan(units, -(-size.HP // units), row_blocks, split, slabs, memory)
     return None
 
 
-def _forward_needs(size: Sizes, units: int, rows: int) -> list[tuple[int, int]]:
+def _forward_needs(size: Sizes, units: int, split: int) -> list[tuple[int, int]]:
     """Bytes of weights, and rows of the largest product, of a unit's block and of another."""
     sets = size.R if size.own else 1
     halves, projections = 3 if size.elastic else 2, size.projected // size.HP
     constants = 2 * sets + projections + (2 if size.gated else 0)
-    head = 16 + -(-constants * units // 4) * 16
+    head = 16 + -(-(constants + 3) * units // 4) * 16
     weights = sets * _bytes(halves * units, size.HP) + _bytes(projections * units, size.ZP)
     needs = [(head + weights, max(halves, projections) * units)]
     if size.hyper:
-        needs.append((head + _bytes(rows, 2 * size.HP + size.ZP), rows))
+        needs.append(_hyper_needs(size, 2 * size.HP + size.ZP, split))
     return needs
 
 
-def _backward_needs(size: Sizes, units: int, rows: int) -> list[tuple[int, int]]:
+def _backward_needs(size: Sizes, units: int, split: int) -> list[tuple[int, int]]:
     sets = size.R if size.own else 1
     halves = 3 if size.elastic else 2
-    sums = sets * (4 if size.elastic else 2) * THREADS * 4
+    head = sets * (4 if size.elastic else 2) * THREADS * 4 + -(-3 * units // 4) * 16
     weights = sets * _bytes(units, halves * size.HP) + (_bytes(2 * units, size.ZP) if size.hyper else 0)
-    needs = [(sums + weights, (2 if size.hyper else 1) * units)]
+    needs = [(head + weights, (2 if size.hyper else 1) * units)]
     if size.hyper:
-        needs.append((_bytes(rows, size.projected + size.ZP), rows))
+        needs.append(_hyper_needs(size, size.projected + size.ZP, split))
     return needs
+
+
+def _hyper_needs(size: Sizes, k: int, split: int) -> tuple[int, int]:
+    blocks = -(-k // 32)
+    inbox = 16 * _samples(size.B) * 4 if split > 1 else 0
+    return inbox + -(-blocks // split) * 16 * split * 64, 16 * split
 
 
 def _bytes(rows: int, k: int) -> int:
     return -(-k // 32) * rows * 64
+
+
+def _samples(batch: int) -> int:
+    """What the kernels are compiled for: not every batch size needs its own."""
+    return -(-batch // 4) * 4
 
 
 def _spaced(rows: int) -> int:
@@ -130,7 +142,8 @@ def source(name: str, constants: dict[str, int | bool], types: dict[str, str]) -
     """Of the pass `name`, behind the constants of one network."""
     lines = [f"constexpr {_kind(value)} {key} = {str(value).lower()};" for key, value in constants.items()]
     hardware, *others = (_text(part) for part in ("hardware", "pieces", name))
-    named = [f"typedef {of} {key};" for key, of in types.items()]
+    cluster = f"__cluster_dims__({constants['SPLIT']}, 1, 1)" if constants["SPLIT"] > 1 else ""
+    named = [f"#define CLUSTER {cluster}", *(f"typedef {of} {key};" for key, of in types.items())]
     return "\n".join([*lines, hardware, *named, *others])
 
 
@@ -146,8 +159,8 @@ def constants(size: Sizes, plan: Plan, update: int, **more: int | bool) -> dict[
     return {
         "THREADS": THREADS, "H": size.H, "HP": size.HP, "Z": size.Z, "ZP": size.ZP, "WIDTH": size.width,
         "GRADS": size.grads, "KIND": update, "ELASTIC": size.elastic, "SETS": size.R if size.own else 1,
-        "UNITS": plan.units, "UNIT_BLOCKS": plan.unit_blocks, "Z_ROWS": plan.rows, "Z_BLOCKS": plan.row_blocks,
-        "COLUMNS": -(-size.B // 8), "SLABS": plan.slabs,
+        "UNITS": plan.units, "UNIT_BLOCKS": plan.unit_blocks, "Z_BLOCKS": plan.row_blocks, "SPLIT": plan.split,
+        "COLUMNS": -(-size.B // 8), "SAMPLES": _samples(size.B), "SLABS": plan.slabs,
         "PATIENCE": int(os.environ.get("EIREHN_CUDA_PATIENCE", "0")), **more,
     }  # fmt: skip
 

@@ -193,14 +193,10 @@ def _run_backward(
     def zeros(*shape: int) -> Tensor:
         return torch.zeros(shape, dtype=torch.float32, device=u.device)
 
-    back_h = of_state(weights, size).mT.contiguous()  # (HP, 3HP)
-    back_s = back_z = None
+    of_h = of_state(weights, size)
+    into_z = projections = None
     if size.hyper:
-        into_z = of_hyper(weights, size)
-        back_s = into_z[:, : 2 * size.HP].mT.contiguous()  # (2HP, ZP)
-        back_z = torch.cat(
-            [of_projections(weights, size), into_z[:, 2 * size.HP :]]
-        ).mT.contiguous()  # (ZP, 4HP + ZP)
+        into_z, projections = of_hyper(weights, size), of_projections(weights, size)
     carry, sums = zeros(size.B, 6 * size.HP), zeros(size.R if size.own else 1, 4, size.HP)
     later = torch.zeros((size.B, size.grads), dtype=weights.W_h.dtype, device=u.device)
     found: dict[str, Tensor] = {}
@@ -218,20 +214,20 @@ def _run_backward(
         grads = new((part.T * part.R + 1, size.B, size.grads), dtype=later.dtype, device=u.device)
         grads[-1] = later
         given: dict[str, Tensor | None] = {
-            "mask": mask, "W_h": back_h, "W_zs": back_s, "W_p": back_z, "alpha": weights.alpha,
+            "mask": mask, "W_h": of_h, "W_z": into_z, "P": projections, "alpha": weights.alpha,
             "beta": weights.beta, "batch_sizes": sizes, "offsets": starts, "alphas": kept.alphas,
             "flags": kept.flags, "d_out": d_out, "d_cost": d_cost, "d_u": d_u, "ew": kept.ew, "grads": grads,
             "carry": carry, "sums": sums,
         }  # fmt: skip
         _walk_back(part, given, kind, reverse, launch)
         made = weight_gradients(part, weights, kept.mh[:-1], kept.sgz[: part.T * part.R], grads[:-1])
-        if back_z is not None:
-            made["z1"] = first_gradient(part, back_z, grads[:-1])
+        if into_z is not None and projections is not None:
+            made["z1"] = first_gradient(part, into_z, projections, grads[:-1])
         found = {name: found[name] + each for name, each in made.items()} if found else made
         later = grads[0]
     found |= summed_gradients(size, weights, sums)
-    above = (back_h[0] if size.own else back_h).float()
-    d_mh = later[:, : above.size(1)].float() @ above.mT  # (B, HP)
+    above = (of_h[0] if size.own else of_h).float()
+    d_mh = later[:, : above.size(0)].float() @ above  # (B, HP)
     d_h0 = carry[:, : size.H] + (d_mh[:, : size.H] if mask is None else d_mh[:, : size.H] * mask)
     return d_h0.to(h0.dtype), {name: each.to(getattr(weights, name).dtype) for name, each in found.items()}
 
@@ -244,8 +240,7 @@ def _walk_back(
         return
     from .backward_kernel import backward_kernel
 
-    weight = given["W_h"]
-    assert weight is not None
+    tensors = _turned(size, given)
     phases = [
         (i, r, p)
         for i in reversed(range(size.T))
@@ -255,7 +250,7 @@ def _walk_back(
     ]
     run(
         backward_kernel,
-        [*given.values(), torch.zeros(1, dtype=torch.int32, device=weight.device)],
+        tensors,
         [size.B, size.T, size.R],
         phases,
         max(-(-size.HP // launch.units), -(-size.ZP // launch.back_rows)),
@@ -268,6 +263,19 @@ def _walk_back(
         COSTED=size.elastic and given["d_cost"] is not None,
         REVERSE=reverse,
     )
+
+
+def _turned(size: Sizes, given: dict[str, Tensor | None]) -> list[Tensor | None]:
+    """What the Triton kernel takes: the weights with the summed index last."""
+    of_h, into_z, projections = given["W_h"], given["W_z"], given["P"]
+    assert of_h is not None
+    back_s = back_z = None
+    if into_z is not None and projections is not None:
+        back_s = into_z[:, : 2 * size.HP].mT.contiguous()  # (2HP, ZP)
+        back_z = torch.cat([projections, into_z[:, 2 * size.HP :]]).mT.contiguous()  # (ZP, 4HP + ZP)
+    weights = {"W_h": of_h.mT.contiguous(), "W_z": back_s, "P": back_z}  # W_h: (HP, 3HP)
+    counter = torch.zeros(1, dtype=torch.int32, device=of_h.device)
+    return [*(given | weights).values(), counter]
 
 
 def _recomputed(

@@ -134,10 +134,13 @@ def weight_gradients(size: Sizes, weights: Weights, mh: Tensor, sgz: Tensor, gra
     return found
 
 
-def first_gradient(size: Sizes, back: Tensor, grads: Tensor) -> Tensor:
+def first_gradient(size: Sizes, into_z: Tensor, projections: Tensor, grads: Tensor) -> Tensor:
     """Of z¹: all that reaches it goes through the same weights, so the sum comes first."""
     first = grads.view(size.T, size.R, size.B, size.grads)[:, 0, :, 3 * size.HP :]
-    return torch.mv(back.float(), first.sum((0, 1), dtype=torch.float32))[: size.Z]
+    total = first.sum((0, 1), dtype=torch.float32)
+    of_w, of_z = total.split([size.projected, size.ZP])
+    back = torch.mv(projections.float().mT, of_w) + torch.mv(into_z[:, 2 * size.HP :].float().mT, of_z)
+    return back[: size.Z]
 
 
 def summed_gradients(size: Sizes, weights: Weights, sums: Tensor) -> dict[str, Tensor]:
