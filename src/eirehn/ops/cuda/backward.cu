@@ -22,28 +22,30 @@ struct Arguments {
     bf16* grads;
     float* carry;
     float* sums;
+    bf16* board;
     unsigned* counters;
     int B, T, R;
 };
 
 constexpr int HALVES = ELASTIC ? 3 : 2;
-constexpr int ABOVE = HALVES * HP;
-constexpr int PROJECTED = (GATED ? 4 : 2) * HP;
-constexpr int HYPER_AT = 3 * HP + PROJECTED;
+constexpr int PROJECTIONS = GATED ? 4 : 2;
+constexpr int HYPER_AT = (3 + PROJECTIONS) * HP;
 constexpr int U = HALVES * H;
-constexpr int W_BYTES = bytes_of(UNITS, ABOVE);
-constexpr int S_BYTES = HYPER ? bytes_of(2 * UNITS, ZP) : 0;
-constexpr int WIDE = PROJECTED + ZP;
+constexpr int W_BYTES = HALVES * HB * UNITS * 64;
+constexpr int S_BYTES = HYPER ? ZB * 2 * UNITS * 64 : 0;
+// A side of the board: the gradients at W h, W_a h, w and ḡ, and z.
+constexpr int P_AT = HALVES * HB, Z_AT = P_AT + PROJECTIONS * HB;
+constexpr int SIDE = (HYPER ? Z_AT + ZB : P_AT) * SAMPLES * 32;
 constexpr int SUMS = ELASTIC ? 4 : 2;
 constexpr int HEAD = SETS * SUMS * THREADS * 4 + (3 * UNITS + 3) / 4 * 16;
 
 // What the forward pass kept of one unit of one sample at one inner step.
-struct Kept {
+struct Past {
     float h, s, g_hat, w_s, w_g, q_s, q_g, c_s, c_g, Wh_s, Wh_g, a_s, a_g;
 };
 
-__device__ __forceinline__ Kept kept(const Arguments& given, int slot, int r, int b, int n, bool mine) {
-    Kept x = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 1.0f, 1.0f};
+__device__ __forceinline__ Past past(const Arguments& given, int slot, int r, int b, int n, bool mine) {
+    Past x = {0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 0.0f, 1.0f, 1.0f};
     if (!mine) return x;
     const float* own = given.ew + (int64(slot) * given.B + b) * WIDTH + n;
     x.h = own[0], x.s = own[HP], x.g_hat = own[2 * HP];
@@ -117,17 +119,21 @@ __device__ void run_units(const Arguments& given) {
     unsigned char* S = W + SETS * W_BYTES;
     float* slabs = reinterpret_cast<float*>(S + S_BYTES);
     const int n0 = (block_index() - Z_BLOCKS) * UNITS;
-    clear(W, SETS * W_BYTES + S_BYTES);
-    sync();
     for (int set = 0; set < SETS; set++) {
-        const bf16* from = given.W_h + int64(set) * ABOVE * HP;
-        keep_columns(W + set * W_BYTES, UNITS, 0, from, HP, n0, UNITS, HP, 0, ABOVE, 0, blocks_of(ABOVE));
+        const Kept kept = {W + set * W_BYTES, UNITS, 0, HALVES * HB};
+        clear(kept);
+        for (int part = 0; part < HALVES; part++) {
+            const bf16* from = given.W_h + int64(set * HALVES + part) * HP * HP;
+            keep_columns(kept, 0, part * HB, from, HP, n0, UNITS, HP, HP);
+        }
     }
-    for (int part = 0; HYPER && part < 2; part++) {
-        const bf16* from = given.W_z + part * HP;
-        keep_columns(S, 2 * UNITS, part * UNITS, from, 2 * HP + ZP, n0, UNITS, HP, 0, ZP, 0, blocks_of(ZP));
+    if (HYPER) {
+        const Kept kept = {S, 2 * UNITS, 0, ZB};
+        clear(kept);
+        for (int part = 0; part < 2; part++) {
+            keep_columns(kept, part * UNITS, 0, given.W_z + part * HP, 2 * HP + ZP, n0, UNITS, HP, ZP);
+        }
     }
-
     if (ELASTIC) keep_gates(gates, given.alpha, given.beta, n0);
 
     const int j = thread_index() % UNITS, b = thread_index() / UNITS, n = n0 + j;
@@ -136,7 +142,13 @@ __device__ void run_units(const Arguments& given) {
     float dh = mine ? given.carry[int64(b) * 6 * HP + n] : 0.0f;
     const float dropout = MASKED && inside ? get(given.mask, b * H + n) : 1.0f;
     float dc_s = 0.0f, dc_g = 0.0f, da_s = 0.0f, da_g = 0.0f, d_alpha_t = 0.0f;
-    unsigned states = 0, hypers = 0;
+    unsigned states = 0, hypers = 0, number = 0;
+    for (int part = 0; mine && part < HALVES; part++) {
+        const int64 later = int64(given.T) * R * B + b;
+        given.board[place(part * HB, n, b)] = given.grads[later * GRADS + part * HP + n];
+    }
+    arrive(given.counters);
+    states += UNIT_BLOCKS;
     Running next = running(given, given.T - 1);
 
     for (int i = given.T - 1; i >= 0; i--) {
@@ -153,36 +165,37 @@ __device__ void run_units(const Arguments& given) {
         for (int r = now.last; r >= 1; r--) {
             const bool top = r == now.last;
             const int slot = i * R + r - 1;
-            const Kept x = kept(given, slot, r, b, n, mine);
+            const Past x = past(given, slot, r, b, n, mine);
             if (top) {
                 dh += d_last;
                 dc_s = dc_g = da_s = da_g = d_alpha_t = 0.0f;
             }
             wait(given.counters, states);
-            const bf16* above = given.grads + int64(top ? i * R + R : slot + 1) * B * GRADS;
+            const bf16* seen = given.board + number % 2 * SIDE;
+            bf16* side = given.board + ++number % 2 * SIDE;
             float dmh = 0.0f, from_z_s = 0.0f, from_z_g = 0.0f;
             const unsigned char* weights = W + (SETS > 1 && !top ? r : 0) * W_BYTES;
             {
-                float sum[tiles_of(UNITS)][COLUMNS][4];
+                float sum[1][COLUMNS][4];
                 if (top) {
-                    multiply<tiles_of(UNITS), ABOVE, 4>(sum, weights, UNITS, above, GRADS, B);
+                    multiply<1, HALVES * HB, 4>(sum, weights, UNITS, seen);
                 } else {
-                    multiply<tiles_of(UNITS), 2 * HP, 5>(sum, weights, UNITS, above, GRADS, B);
+                    multiply<1, 2 * HB, 5>(sum, weights, UNITS, seen);
                 }
-                spread<tiles_of(UNITS), UNITS>(sum, slabs);
-                if (mine) dmh = total<UNITS>(slabs, j, b);
+                spread<1, 1, UNITS>(sum, slabs);
+                if (mine) dmh = total<1, UNITS>(slabs, 0, j, b);
             }
             if constexpr (HYPER) {
                 if (!top) {
-                    constexpr int M = 2 * UNITS;
+                    constexpr int TILES = tiles_of(2 * UNITS);
                     hypers += Z_BLOCKS;
                     wait(given.counters + 32, hypers);
-                    float sum[tiles_of(M)][COLUMNS][4];
-                    multiply<tiles_of(M), ZP, 2>(sum, S, M, given.grads + int64(slot) * B * GRADS + HYPER_AT, GRADS, B);
-                    spread<tiles_of(M), M>(sum, slabs);
+                    float sum[TILES][COLUMNS][4];
+                    multiply<TILES, ZB, 2>(sum, S, 2 * UNITS, side + Z_AT * SAMPLES * 32);
+                    spread<TILES, 2, UNITS>(sum, slabs);
                     if (mine) {
-                        from_z_s = total<M>(slabs, j, b);
-                        from_z_g = total<M>(slabs, UNITS + j, b);
+                        from_z_s = total<2, UNITS>(slabs, 0, j, b);
+                        from_z_g = total<2, UNITS>(slabs, 1, j, b);
                     }
                 }
             }
@@ -216,23 +229,31 @@ __device__ void run_units(const Arguments& given) {
             da_s = of_s.a, dc_s = of_s.c, da_g = of_g.a, dc_g = of_g.c;
             const float du_a = live ? d_alpha_t * alpha_t * (1.0f - alpha_t) : 0.0f;
 
+            constexpr int RESULTS = 2 + (HYPER ? PROJECTIONS : 0);
+            const bf16 results[6] = {
+                narrowed(live ? of_s.Wh : 0.0f),
+                narrowed(live ? of_g.Wh : 0.0f),
+                narrowed(live ? of_s.w : 0.0f),
+                narrowed(live ? of_g.w : 0.0f),
+                narrowed(live ? of_s.q * x.q_s * (1.0f - x.q_s) : 0.0f),
+                narrowed(live ? of_g.q * x.q_g * (1.0f - x.q_g) : 0.0f)
+            };
             // What others wait for goes first.
             if (mine) {
-                bf16* item = given.grads + (int64(slot) * B + b) * GRADS + n;
-                item[0] = narrowed(live ? of_s.Wh : 0.0f);
-                item[HP] = narrowed(live ? of_g.Wh : 0.0f);
-                if (HYPER) {
-                    item[3 * HP] = narrowed(live ? of_s.w : 0.0f);
-                    item[4 * HP] = narrowed(live ? of_g.w : 0.0f);
+#pragma unroll
+                for (int part = 0; part < RESULTS; part++) {
+                    side[place((part < 2 ? part : part - 2 + HALVES) * HB, n, b)] = results[part];
                 }
-                if (GATED) {
-                    item[5 * HP] = narrowed(live ? of_s.q * x.q_s * (1.0f - x.q_s) : 0.0f);
-                    item[6 * HP] = narrowed(live ? of_g.q * x.q_g * (1.0f - x.q_g) : 0.0f);
-                }
-                if (ELASTIC && r == 1) item[2 * HP] = narrowed(du_a);
+                if (ELASTIC && r == 1) side[place(2 * HB, n, b)] = narrowed(du_a);
             }
             arrive(given.counters);
             states += UNIT_BLOCKS;
+            if (mine) {
+                bf16* item = given.grads + (int64(slot) * B + b) * GRADS + n;
+#pragma unroll
+                for (int part = 0; part < RESULTS; part++) item[(part < 2 ? part : part + 1) * HP] = results[part];
+                if (ELASTIC && r == 1) item[2 * HP] = narrowed(du_a);
+            }
             if (live && r == 1) {
                 Input* d_u = given.d_u + packed * U + n;
                 put(d_u, 0, dx_s);
@@ -253,36 +274,39 @@ __device__ void run_units(const Arguments& given) {
 }
 
 __device__ void run_hyper(const Arguments& given) {
-    constexpr int BLOCKS = share_of(WIDE);
+    constexpr int COUNT = PROJECTIONS * HB + ZB;
     const int B = given.B, R = given.R, half = SPLIT > 1 ? rank() : 0;
     if (SPLIT > 1) sync_both();  // the other is there to be written to
     float* inbox = reinterpret_cast<float*>(memory);
     unsigned char* W = memory + INBOX;
-    float* slabs = reinterpret_cast<float*>(W + BLOCKS * Z_ROWS * 64);
+    float* slabs = reinterpret_cast<float*>(W + share_of(COUNT) * Z_ROWS * 64);
+    const int n0 = block_index() / SPLIT * Z_ROWS;
+    const Kept kept = {W, Z_ROWS, half * share_of(COUNT), share_of(COUNT)};
+    clear(kept);
+    for (int part = 0; part < PROJECTIONS; part++) {
+        keep_columns(kept, 0, part * HB, given.P + int64(part) * HP * ZP, ZP, n0, Z_ROWS, ZP, HP);
+    }
+    keep_columns(kept, 0, PROJECTIONS * HB, given.W_z + 2 * HP, 2 * HP + ZP, n0, Z_ROWS, ZP, ZP);
     const int j = thread_index() % 16, b = thread_index() / 16, n = block_index() * 16 + j;
-    const int n0 = block_index() / SPLIT * Z_ROWS, start = half * BLOCKS;
-    clear(W, BLOCKS * Z_ROWS * 64);
-    sync();
-    keep_columns(W, Z_ROWS, 0, given.P, ZP, n0, Z_ROWS, ZP, 0, PROJECTED, start, BLOCKS);
-    keep_columns(W, Z_ROWS, 0, given.W_z + 2 * HP, 2 * HP + ZP, n0, Z_ROWS, ZP, PROJECTED, WIDE, start, BLOCKS);
     const bool mine = b < B && n < ZP;
-    unsigned states = 0;
+    unsigned number = 0;
     int next = running(given, given.T - 1).last;
     for (int i = given.T - 1; i >= 0; i--) {
         const int last = next;
         next = running(given, i - 1).last;
         for (int r = last; r >= 1; r--) {
-            states += UNIT_BLOCKS;
+            number++;
             if (r == 1) break;  // z¹ is a constant, and its gradient a sum: left to the host
             const int slot = i * R + r - 1;
             const float z = mine ? given.ew[(int64(slot) * B + b) * WIDTH + 13 * HP + n] : 0.0f;
-            wait(given.counters, states);
-            const bf16* x = given.grads + int64(slot) * B * GRADS + 3 * HP;
-            const float dz = product_for_z<WIDE, 6>(W, x, GRADS, B, half, slabs, inbox);
-            if (mine) {
-                given.grads[(int64(slot - 1) * B + b) * GRADS + HYPER_AT + n] = narrowed(dz * (1.0f - z * z));
-            }
+            wait(given.counters, (number + 1) * UNIT_BLOCKS);
+            const bf16* seen = given.board + number % 2 * SIDE + P_AT * SAMPLES * 32;
+            // Nothing comes from above the last.
+            const int limit = r == last ? PROJECTIONS * HB : COUNT;
+            const bf16 dz = narrowed(product_for_z<COUNT>(W, seen, half, limit, slabs, inbox) * (1.0f - z * z));
+            if (mine) given.board[(number + 1) % 2 * SIDE + place(Z_AT, n, b)] = dz;
             arrive(given.counters + 32);
+            if (mine) given.grads[(int64(slot - 1) * B + b) * GRADS + HYPER_AT + n] = dz;
         }
     }
 }

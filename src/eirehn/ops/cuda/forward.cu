@@ -25,16 +25,18 @@ struct Arguments {
     bf16* mh;
     bf16* sgz;
     const float* h0;  // (B, HP)
+    bf16* board;
     unsigned* counters;
-    int B, T, R, SLOTS;
+    int B, T, R;
 };
 
 constexpr int HALVES = ELASTIC ? 3 : 2;
 constexpr int PROJECTIONS = GATED ? 4 : 2;
-constexpr int W_BYTES = bytes_of(HALVES * UNITS, HP);
-constexpr int P_BYTES = HYPER ? bytes_of(PROJECTIONS * UNITS, ZP) : 0;
+constexpr int W_BYTES = HB * HALVES * UNITS * 64;
+constexpr int P_BYTES = HYPER ? ZB * PROJECTIONS * UNITS * 64 : 0;
+// A side of the board: m ⊗ h, s, ĝ, z.
+constexpr int S_AT = HB, Z_AT = 3 * HB, SIDE = (HYPER ? Z_AT + ZB : HB) * SAMPLES * 32;
 constexpr int U = HALVES * H;
-constexpr int WIDE = 2 * HP + ZP;
 constexpr int CONSTANTS = 2 * SETS + (HYPER ? PROJECTIONS + (GATED ? 2 : 0) : 0);
 constexpr int HEAD = 16 + ((CONSTANTS + 3) * UNITS + 3) / 4 * 16;
 
@@ -120,10 +122,20 @@ __device__ void run_units(const Arguments& given) {
     float* slabs = reinterpret_cast<float*>(P + P_BYTES);
     const int n0 = (block_index() - Z_BLOCKS) * UNITS;
     for (int set = 0; set < SETS; set++) {
-        const bf16* from = given.W_h + int64(set) * HALVES * HP * HP;
-        keep_rows<HP>(W + set * W_BYTES, from, HALVES, UNITS, n0, HP, 0, blocks_of(HP));
+        const Kept kept = {W + set * W_BYTES, HALVES * UNITS, 0, HB};
+        clear(kept);
+        for (int part = 0; part < HALVES; part++) {
+            const bf16* from = given.W_h + int64(set * HALVES + part) * HP * HP;
+            keep_rows(kept, part * UNITS, 0, from, HP, n0, UNITS, HP, HP);
+        }
     }
-    if constexpr (HYPER) keep_rows<ZP>(P, given.P, PROJECTIONS, UNITS, n0, HP, 0, blocks_of(ZP));
+    if (HYPER) {
+        const Kept kept = {P, PROJECTIONS * UNITS, 0, ZB};
+        clear(kept);
+        for (int part = 0; part < PROJECTIONS; part++) {
+            keep_rows(kept, part * UNITS, 0, given.P + int64(part) * HP * ZP, ZP, n0, UNITS, HP, ZP);
+        }
+    }
     keep_constants(constants, given, n0);
     float* gates = constants + CONSTANTS * UNITS;
     if (ELASTIC) keep_gates(gates, given.alpha, given.beta, n0);
@@ -136,18 +148,25 @@ __device__ void run_units(const Arguments& given) {
     const float dropout = MASKED && inside ? get(given.mask, b * H + n) : 1.0f;
     float alpha_t = 0.0f;
     float a_s = 1.0f, a_g = 1.0f, c_s = 0.0f, c_g = 0.0f;
-    unsigned states = 0, hypers = 0;
+    unsigned states = 0, hypers = 0, number = 0;
     if (thread_index() == 0) *deepest = 0;
+    if (mine) {
+        const bf16 dropped = narrowed(h * dropout);
+        given.board[place(0, n, b)] = dropped;
+        given.mh[b * HP + n] = dropped;
+    }
+    arrive(given.counters);
+    states += UNIT_BLOCKS;
     Step next = inputs(given, running(given, 0), b, n);
 
     for (int i = 0; i < T; i++) {
         const Step step = next;
         const bool live = mine && step.live;
         const Running later = running(given, i + 1);
-        const int ahead = (i * R + R) % given.SLOTS;
+        const int ahead = i * R + R;
         int last = R;
         for (int r = 1; r <= last; r++) {
-            const int slot = (i * R + r - 1) % given.SLOTS;
+            const int slot = i * R + r - 1;
             wait(given.counters, states);
             if (ELASTIC && r == 2) {
                 last = load_flag(given.flags + i);
@@ -155,26 +174,27 @@ __device__ void run_units(const Arguments& given) {
                 if (last < 2) break;
             }
             const int set = SETS > 1 ? r - 1 : 0;
-            const bf16* state = given.mh + int64(slot) * B * HP;
+            const bf16* seen = given.board + number % 2 * SIDE;
+            bf16* side = given.board + ++number % 2 * SIDE;
             float Wh_s = 0.0f, Wh_g = 0.0f, Wh_a = 0.0f;
             if (ELASTIC && r == 1) {
-                constexpr int M = HALVES * UNITS;
-                float sum[tiles_of(M)][COLUMNS][4];
-                multiply<tiles_of(M), HP, 3>(sum, W, M, state, HP, B);
-                spread<tiles_of(M), M>(sum, slabs);
+                constexpr int TILES = tiles_of(HALVES * UNITS);
+                float sum[TILES][COLUMNS][4];
+                multiply<TILES, HB, 3>(sum, W, HALVES * UNITS, seen);
+                spread<TILES, HALVES, UNITS>(sum, slabs);
                 if (mine) {
-                    Wh_s = total<M>(slabs, j, b);
-                    Wh_g = total<M>(slabs, UNITS + j, b);
-                    Wh_a = total<M>(slabs, 2 * UNITS + j, b);
+                    Wh_s = total<HALVES, UNITS>(slabs, 0, j, b);
+                    Wh_g = total<HALVES, UNITS>(slabs, 1, j, b);
+                    Wh_a = total<HALVES, UNITS>(slabs, 2, j, b);
                 }
             } else {
-                constexpr int M = 2 * UNITS;
-                float sum[tiles_of(M)][COLUMNS][4];
-                multiply<tiles_of(M), HP, 3>(sum, W + set * W_BYTES, HALVES * UNITS, state, HP, B);
-                spread<tiles_of(M), M>(sum, slabs);
+                constexpr int TILES = tiles_of(2 * UNITS);
+                float sum[TILES][COLUMNS][4];
+                multiply<TILES, HB, 3>(sum, W + set * W_BYTES, HALVES * UNITS, seen);
+                spread<TILES, 2, UNITS>(sum, slabs);
                 if (mine) {
-                    Wh_s = total<M>(slabs, j, b);
-                    Wh_g = total<M>(slabs, UNITS + j, b);
+                    Wh_s = total<2, UNITS>(slabs, 0, j, b);
+                    Wh_g = total<2, UNITS>(slabs, 1, j, b);
                 }
             }
             float w_s = 0.0f, w_g = 0.0f, q_s = 0.0f, q_g = 0.0f;
@@ -185,18 +205,18 @@ __device__ void run_units(const Arguments& given) {
                     a_s = a_g = 1.0f;
                     c_s = c_g = 0.0f;
                 } else {
-                    constexpr int M = PROJECTIONS * UNITS;
+                    constexpr int TILES = tiles_of(PROJECTIONS * UNITS);
                     hypers += Z_BLOCKS;
                     wait(given.counters + 32, hypers);
-                    float sum[tiles_of(M)][COLUMNS][4];
-                    multiply<tiles_of(M), ZP, 2>(sum, P, M, given.sgz + int64(slot) * B * SGZ + 2 * HP, SGZ, B);
-                    spread<tiles_of(M), M>(sum, slabs);
+                    float sum[TILES][COLUMNS][4];
+                    multiply<TILES, ZB, 2>(sum, P, PROJECTIONS * UNITS, side + Z_AT * SAMPLES * 32);
+                    spread<TILES, PROJECTIONS, UNITS>(sum, slabs);
                     if (mine) {
-                        w_s = total<M>(slabs, j, b);
-                        w_g = total<M>(slabs, UNITS + j, b);
+                        w_s = total<PROJECTIONS, UNITS>(slabs, 0, j, b);
+                        w_g = total<PROJECTIONS, UNITS>(slabs, 1, j, b);
                         if (GATED) {
-                            q_s = sigmoid(total<M>(slabs, 2 * UNITS + j, b) + bars[0]);
-                            q_g = sigmoid(total<M>(slabs, 3 * UNITS + j, b) + bars[UNITS]);
+                            q_s = sigmoid(total<PROJECTIONS, UNITS>(slabs, 2, j, b) + bars[0]);
+                            q_g = sigmoid(total<PROJECTIONS, UNITS>(slabs, 3, j, b) + bars[UNITS]);
                         }
                     }
                 }
@@ -223,15 +243,13 @@ __device__ void run_units(const Arguments& given) {
             if (open) h = g * s + (1.0f - g) * h;
 
             // What others wait for goes first.
+            const bf16 dropped = narrowed(h * dropout), short_s = narrowed(s), short_g = narrowed(g_hat);
             if (mine) {
+                side[place(0, n, b)] = dropped;
                 if (HYPER) {
-                    bf16* at = given.sgz + (int64(slot) * B + b) * SGZ + n;
-                    at[0] = narrowed(s);
-                    at[HP] = narrowed(g_hat);
+                    side[place(S_AT, n, b)] = short_s;
+                    side[place(S_AT + HB, n, b)] = short_g;
                 }
-                const bf16 dropped = narrowed(h * dropout);
-                given.mh[(int64(ahead) * B + b) * HP + n] = dropped;
-                if (r < R) given.mh[(int64(slot + 1) * B + b) * HP + n] = dropped;
             }
             sync();
             if (thread_index() == 0) {
@@ -243,6 +261,13 @@ __device__ void run_units(const Arguments& given) {
             }
             states += UNIT_BLOCKS;
             if (mine && KEEP) {
+                if (HYPER) {
+                    bf16* at = given.sgz + (int64(slot) * B + b) * SGZ + n;
+                    at[0] = short_s;
+                    at[HP] = short_g;
+                }
+                given.mh[(int64(ahead) * B + b) * HP + n] = dropped;
+                if (r < R) given.mh[(int64(slot + 1) * B + b) * HP + n] = dropped;
                 float* own = given.ew + (int64(slot) * B + b) * WIDTH + n;
                 own[0] = before;
                 own[HP] = s;
@@ -274,35 +299,65 @@ __device__ void run_units(const Arguments& given) {
     }
 }
 
+// W_z z¹ of a block's 16 rows: z¹ is a constant, so that the first product for z leaves it out.
+__device__ void keep_first(float* to, float* parts, const Arguments& given, int n0) {
+    constexpr int SHARES = THREADS / 16;
+    const int j = thread_index() % 16, share = thread_index() / 16;
+    float y = 0.0f;
+    for (int k = share; n0 + j < ZP && k < ZP; k += SHARES) {
+        y += get(given.W_z, int64(n0 + j) * (2 * HP + ZP) + 2 * HP + k) * get(given.sgz, 2 * HP + k);
+    }
+    parts[thread_index()] = y;
+    sync();
+    if (share == 0) {
+        float sum = 0.0f;
+        for (int i = 0; i < SHARES; i++) sum += parts[i * 16 + j];
+        to[j] = sum;
+    }
+    sync();
+}
+
 __device__ void run_hyper(const Arguments& given) {
-    constexpr int BLOCKS = share_of(WIDE);
+    constexpr int COUNT = 2 * HB + ZB;
     const int B = given.B, R = given.R, half = SPLIT > 1 ? rank() : 0;
     if (SPLIT > 1) sync_both();  // the other is there to be written to
     float* inbox = reinterpret_cast<float*>(memory);
-    unsigned char* W = memory + INBOX;
-    float* slabs = reinterpret_cast<float*>(W + BLOCKS * Z_ROWS * 64);
+    float* firsts = reinterpret_cast<float*>(memory + INBOX);
+    unsigned char* W = memory + INBOX + 64;
+    float* slabs = reinterpret_cast<float*>(W + share_of(COUNT) * Z_ROWS * 64);
+    const Kept kept = {W, Z_ROWS, half * share_of(COUNT), share_of(COUNT)};
+    clear(kept);
+    for (int part = 0; part < 3; part++) {
+        const bf16* from = given.W_z + part * HP;
+        keep_rows(kept, 0, part * HB, from, 2 * HP + ZP, block_index() / SPLIT * Z_ROWS, Z_ROWS, ZP, part < 2 ? HP : ZP);
+    }
     const int j = thread_index() % 16, b = thread_index() / 16, n = block_index() * 16 + j;
-    keep_rows<WIDE>(W, given.W_z, 1, Z_ROWS, block_index() / SPLIT * Z_ROWS, ZP, half * BLOCKS, BLOCKS);
+    keep_first(firsts, slabs, given, block_index() * 16);
     const bool mine = b < B && n < ZP;
     const float bias = mine && n < Z ? get(given.b_z, n) : 0.0f;
-    unsigned states = 0;
+    unsigned number = 0;
     for (int i = 0; i < given.T; i++) {
         int last = R;
         for (int r = 2; r <= last; r++) {
-            const int slot = (i * R + r - 1) % given.SLOTS;
-            wait(given.counters, states + (r - 1) * UNIT_BLOCKS);
+            wait(given.counters, (number + r) * UNIT_BLOCKS);
             if (r == 2) {
                 last = load_flag(given.flags + i);
                 last = last < R ? last : R;
                 if (last < 2) break;
             }
-            const bf16* x = given.sgz + int64(slot - 1) * B * SGZ;
-            const float z = hyperbolic_tangent(product_for_z<WIDE, 6>(W, x, SGZ, B, half, slabs, inbox) + bias);
-            if (mine) given.sgz[(int64(slot) * B + b) * SGZ + 2 * HP + n] = narrowed(z);
+            const int slot = i * R + r - 1;
+            const bf16* seen = given.board + (number + r - 1) % 2 * SIDE + S_AT * SAMPLES * 32;
+            const float y = product_for_z<COUNT>(W, seen, half, r == 2 ? 2 * HB : COUNT, slabs, inbox);
+            const float z = hyperbolic_tangent(y + bias + (r == 2 ? firsts[j] : 0.0f));
+            const bf16 short_z = narrowed(z);
+            if (mine) given.board[(number + r) % 2 * SIDE + place(Z_AT, n, b)] = short_z;
             arrive(given.counters + 32);
-            if (mine && KEEP) given.ew[(int64(slot) * B + b) * WIDTH + 13 * HP + n] = z;
+            if (mine && KEEP) {
+                given.sgz[(int64(slot) * B + b) * SGZ + 2 * HP + n] = short_z;
+                given.ew[(int64(slot) * B + b) * WIDTH + 13 * HP + n] = z;
+            }
         }
-        states += (last > 1 ? last : 1) * UNIT_BLOCKS;
+        number += last > 1 ? last : 1;
     }
 }
 

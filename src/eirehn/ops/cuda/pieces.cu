@@ -3,6 +3,10 @@
 // A product is (rows of weights) × (samples). Its sum is cut into blocks of 32, and warp w takes blocks w,
 // w + WARPS, …: every value of the state is read once by a multiprocessor. Which of a block's elements meets which
 // is free as long as weights and state agree, so a lane takes 8 that lie side by side, in one read.
+//
+// What the blocks tell each other goes over a board: two sides, used in turns, each [block of 32][sample][32], every
+// vector padded to whole blocks, so that a warp reads 512 bytes on end. Before a side is written again, everybody has
+// read it: the writer has waited for all who wrote the other side after reading this one.
 
 constexpr int WARPS = THREADS / 32;
 constexpr int NONE = 0, PRINTED = 1, RECURSIVE = 2, ADDITIVE = 3, SCALING = 4;
@@ -12,78 +16,72 @@ constexpr int SGZ = 2 * HP + ZP + 8;
 constexpr int INBOX = SPLIT > 1 ? 16 * SAMPLES * 4 : 0;
 
 __device__ constexpr int blocks_of(int k) { return (k + 31) / 32; }
-__device__ constexpr int bytes_of(int rows, int k) { return blocks_of(k) * rows * 64; }
 __device__ constexpr int tiles_of(int rows) { return (rows + 15) / 16; }
-// Rows apart so that neither the writes of a product nor the reads of its sum share a bank.
-__device__ constexpr int spaced(int rows) { return (rows + 3) / 8 * 8 + 4; }
+// Units apart so that the writes of a product's sum hardly share a bank; its reads then lie side by side.
+__device__ constexpr int pitch(int each) { return each % 8 >= 3 && each % 8 <= 5 ? each : (each + 3) / 8 * 8 + 4; }
+
+constexpr int HB = blocks_of(HP), ZB = blocks_of(ZP);
+
+// Where element n of the vector that begins at `block` lies on a side, for sample b.
+__device__ __forceinline__ int place(int block, int n, int b) {
+    return ((block + n / 32) * SAMPLES + b) * 32 + n % 32;
+}
 
 __device__ __forceinline__ float get(const float* from, int64 at) { return from[at]; }
 __device__ __forceinline__ float get(const bf16* from, int64 at) { return widened(from[at]); }
 __device__ __forceinline__ void put(float* to, int64 at, float x) { to[at] = x; }
 __device__ __forceinline__ void put(bf16* to, int64 at, float x) { to[at] = narrowed(x); }
 
-// Weights lie in shared memory as [block of 32][row][32], of the blocks from `start` on.
-__device__ __forceinline__ void clear(unsigned char* to, int bytes) {
-    for (int at = thread_index() * 16; at < bytes; at += THREADS * 16) {
-        *reinterpret_cast<Words*>(to + at) = {0, 0, 0, 0};
+// Weights lie in shared memory as [block of 32][row][32], some of the blocks of the sum: `count` from `start` on.
+struct Kept {
+    unsigned char* to;
+    int rows, start, count;
+};
+
+__device__ void clear(Kept kept) {
+    for (int at = thread_index() * 16; at < kept.count * kept.rows * 64; at += THREADS * 16) {
+        *reinterpret_cast<Words*>(kept.to + at) = {0, 0, 0, 0};
     }
+    sync();
 }
 
-// Rows `first`… of each of `parts` weights, which lie `count` rows apart.
-template <int K>
+// Rows `first`… of a weight with `limit` of them, `length` elements each, as rows `row`…, blocks `block`….
 __device__ void keep_rows(
-    unsigned char* to, const bf16* from, int parts, int each, int first, int count, int start, int blocks
+    Kept kept, int row, int block, const bf16* from, int stride, int first, int each, int limit, int length
 ) {
-    const int rows = parts * each;
-    for (int at = thread_index(); at < blocks * rows * 4; at += THREADS) {
-        const int part = at % 4, row = at / 4 % rows, k = (start + at / 4 / rows) * 32 + part * 8;
-        const int n = first + row % each;
-        Words value = {0, 0, 0, 0};
-        if (n < count && k < K) {
-            value = *reinterpret_cast<const Words*>(from + (int64(row / each) * count + n) * K + k);
-        }
-        *reinterpret_cast<Words*>(to + at * 16) = value;
+    for (int at = thread_index(); at < blocks_of(length) * each * 4; at += THREADS) {
+        const int j = at / 4 % each, k = at / 4 / each * 32 + at % 4 * 8, here = block + k / 32 - kept.start;
+        if (first + j >= limit || k >= length || here < 0 || here >= kept.count) continue;
+        *reinterpret_cast<Words*>(kept.to + (here * kept.rows + row + j) * 64 + at % 4 * 16) =
+            *reinterpret_cast<const Words*>(from + int64(first + j) * stride + k);
     }
 }
 
-// Columns `first`… of `from`, whose rows are the elements `low`… of the sums: they become the rows `row`… of the
-// weights, in cleared memory. `first` of whole reads of 8.
+// The same of a weight's columns: its `length` rows are the elements of the sum.
 __device__ void keep_columns(
-    unsigned char* to, int rows, int row, const bf16* from, int stride, int first, int each, int count, int low,
-    int high, int start, int blocks
+    Kept kept, int row, int block, const bf16* from, int stride, int first, int each, int limit, int length
 ) {
     const int begin = first / 8 * 8, reads = (first + each - begin + 7) / 8;
-    const int lowest = low > start * 32 ? low : start * 32;
-    const int highest = high < (start + blocks) * 32 ? high : (start + blocks) * 32;
-    for (int at = thread_index(); at < (highest - lowest) * reads; at += THREADS) {
-        const int k = lowest + at / reads, column = begin + at % reads * 8;
-        if (column >= count) continue;
-        const Words value = *reinterpret_cast<const Words*>(from + int64(k - low) * stride + column);
+    for (int at = thread_index(); at < length * reads; at += THREADS) {
+        const int k = at / reads, column = begin + at % reads * 8, here = block + k / 32 - kept.start;
+        if (column >= limit || here < 0 || here >= kept.count) continue;
+        const Words value = *reinterpret_cast<const Words*>(from + int64(k) * stride + column);
         const unsigned words[4] = {value.x, value.y, value.z, value.w};
+        bf16* to = reinterpret_cast<bf16*>(kept.to + (here * kept.rows + row) * 64) + k % 32;
 #pragma unroll
         for (int e = 0; e < 8; e++) {
             const int j = column + e - first;
-            if (j >= 0 && j < each) {
-                bf16* place = reinterpret_cast<bf16*>(to + ((k / 32 - start) * rows + row + j) * 64) + k % 32;
-                *place = bf16(words[e / 2] >> (e % 2 * 16));
-            }
+            if (j >= 0 && j < each) to[j * 32] = bf16(words[e / 2] >> (e % 2 * 16));
         }
     }
 }
 
-template <int TILES, int K, int BATCH, int BLOCKS = blocks_of(K)>
+// The part of a sum over COUNT blocks of x that falls to this warp; `limit` is where it ends, if before.
+template <int TILES, int COUNT, int BATCH>
 __device__ __forceinline__ void multiply(
-    float (&sum)[TILES][COLUMNS][4],
-    const unsigned char* weights,
-    int rows,
-    const bf16* x,
-    int stride,
-    int B,
-    int start = 0
+    float (&sum)[TILES][COLUMNS][4], const unsigned char* weights, int rows, const bf16* x, int limit = COUNT
 ) {
-    const int lane = thread_index() % 32, warp = thread_index() / 32, row = lane / 4, part = lane % 4;
-    const bf16* mine = x + int64(row) * stride + start * 32 + part * 8;
-    const int left = K - start * 32 - part * 8;  // of the sum, from this lane's first element on
+    const int lane = thread_index() % 32, mine = thread_index() / 32;
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++)
 #pragma unroll
@@ -91,25 +89,25 @@ __device__ __forceinline__ void multiply(
 #pragma unroll
             for (int e = 0; e < 4; e++) sum[tile][column][e] = 0.0f;
 #pragma unroll
-    for (int first = 0; first < BLOCKS; first += WARPS * BATCH) {
+    for (int first = 0; first < COUNT; first += WARPS * BATCH) {
         // All reads are under way before the first product: their time is paid once.
         Words in[BATCH][COLUMNS];
 #pragma unroll
         for (int i = 0; i < BATCH; i++) {
-            const int block = first + i * WARPS + warp;
+            const int block = first + i * WARPS + mine;
 #pragma unroll
             for (int column = 0; column < COLUMNS; column++) {
                 in[i][column] = {0, 0, 0, 0};
-                if (block < BLOCKS && block * 32 < left && column * 8 + row < B) {
-                    in[i][column] = load_shared_state(mine + int64(column) * 8 * stride + block * 32);
+                if (block < limit && column * 8 + lane / 4 < SAMPLES) {
+                    in[i][column] = load_shared_state(x + block * SAMPLES * 32 + column * 256 + lane * 8);
                 }
             }
         }
 #pragma unroll
         for (int i = 0; i < BATCH; i++) {
-            const int block = first + i * WARPS + warp;
-            if (block >= BLOCKS) break;
-            const unsigned char* at = weights + (block * rows + row) * 64 + part * 16;
+            const int block = first + i * WARPS + mine;
+            if (block >= limit) break;
+            const unsigned char* at = weights + block * rows * 64 + lane * 16;
 #pragma unroll
             for (int tile = 0; tile < TILES; tile++) {
                 const Words low = *reinterpret_cast<const Words*>(at + tile * 1024);
@@ -125,36 +123,42 @@ __device__ __forceinline__ void multiply(
     }
 }
 
-// The warps' sums side by side, [SLABS][sample][row], or so many of them that have room, the others added in order.
-template <int TILES, int M>
+// The warps' sums side by side, [SLABS][part][sample][EACH], or so many of them that have room, the others added to
+// these in order.
+template <int TILES, int PARTS, int EACH>
 __device__ __forceinline__ void spread(float (&sum)[TILES][COLUMNS][4], float* slabs) {
-    const int lane = thread_index() % 32, warp = thread_index() / 32, row = lane / 4, part = lane % 4;
-    float* slab = slabs + (warp % SLABS) * SAMPLES * spaced(M);
+    const int lane = thread_index() % 32, warp = thread_index() / 32;
+    float* slab = slabs + (warp % SLABS) * PARTS * SAMPLES * pitch(EACH) + lane % 4 * 2 * pitch(EACH);
 #pragma unroll
     for (int group = WARPS / SLABS - 1; group >= 0; group--) {
         if (warp / SLABS == group) {
 #pragma unroll
             for (int tile = 0; tile < TILES; tile++)
 #pragma unroll
-                for (int column = 0; column < COLUMNS; column++)
+                for (int high = 0; high < 2; high++) {
+                    const int m = tile * 16 + high * 8 + lane / 4;
+                    float* row = slab + m / EACH * SAMPLES * pitch(EACH) + m % EACH;
 #pragma unroll
-                    for (int e = 0; e < 4; e++) {
-                        const int m = tile * 16 + row + e / 2 * 8, b = column * 8 + part * 2 + e % 2;
-                        if (m < M && b < SAMPLES) {
-                            float& to = slab[b * spaced(M) + m];
-                            to = group == WARPS / SLABS - 1 ? sum[tile][column][e] : to + sum[tile][column][e];
+                    for (int column = 0; column < COLUMNS; column++)
+#pragma unroll
+                        for (int e = 0; e < 2; e++) {
+                            if (m >= PARTS * EACH || column * 8 + lane % 4 * 2 + e >= SAMPLES) continue;
+                            float& to = row[(column * 8 + e) * pitch(EACH)];
+                            const float y = sum[tile][column][high * 2 + e];
+                            to = group == WARPS / SLABS - 1 ? y : to + y;
                         }
-                    }
+                }
         }
         sync();
     }
 }
 
-template <int M>
-__device__ __forceinline__ float total(const float* slabs, int m, int b) {
+template <int PARTS, int EACH>
+__device__ __forceinline__ float total(const float* slabs, int part, int j, int b) {
+    const float* from = slabs + (part * SAMPLES + b) * pitch(EACH) + j;
     float y = 0.0f;
 #pragma unroll
-    for (int slab = 0; slab < SLABS; slab++) y += slabs[(slab * SAMPLES + b) * spaced(M) + m];
+    for (int slab = 0; slab < SLABS; slab++) y += from[slab * PARTS * SAMPLES * pitch(EACH)];
     return y;
 }
 
@@ -162,25 +166,29 @@ __device__ __forceinline__ float total(const float* slabs, int m, int b) {
 // of the sum, for the rows of both, and hands the other what belongs to it. The result is of row thread_index() % 16
 // and sample thread_index() / 16.
 constexpr int Z_ROWS = 16 * SPLIT;
-__device__ constexpr int share_of(int k) { return (blocks_of(k) + SPLIT - 1) / SPLIT; }
+__device__ constexpr int share_of(int blocks) { return (blocks + SPLIT - 1) / SPLIT; }
 
-template <int K, int BATCH>
+template <int COUNT>
 __device__ __forceinline__ float product_for_z(
-    const unsigned char* weights, const bf16* x, int stride, int B, int half, float* slabs, float* inbox
+    const unsigned char* weights, const bf16* x, int half, int limit, float* slabs, float* inbox
 ) {
+    constexpr int SHARE = share_of(COUNT);
     float sum[SPLIT][COLUMNS][4];
-    multiply<SPLIT, K, BATCH, share_of(K)>(sum, weights, Z_ROWS, x, stride, B, half * share_of(K));
-    spread<SPLIT, Z_ROWS>(sum, slabs);
+    const int left = limit - half * SHARE;
+    multiply<SPLIT, SHARE, 6>(
+        sum, weights, Z_ROWS, x + half * SHARE * SAMPLES * 32, left < SHARE ? left : SHARE
+    );
+    spread<SPLIT, SPLIT, 16>(sum, slabs);
     const int j = thread_index() % 16, b = thread_index() / 16;
-    const bool mine = b < B;
+    const bool mine = b < SAMPLES;
     float y = 0.0f;
     if constexpr (SPLIT > 1) {
-        if (mine) put_other(inbox + thread_index(), total<Z_ROWS>(slabs, (1 - half) * 16 + j, b));
+        if (mine) put_other(inbox + thread_index(), total<SPLIT, 16>(slabs, 1 - half, j, b));
     }
-    if (mine) y = total<Z_ROWS>(slabs, half * 16 + j, b);
+    if (mine) y = total<SPLIT, 16>(slabs, half, j, b);
     if constexpr (SPLIT > 1) {
         sync_both();
-        if (mine) y = half == 0 ? y + inbox[thread_index()] : inbox[thread_index()] + y;
+        if (mine) y += inbox[thread_index()];
     }
     return y;
 }

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 THREADS = 512
 MAX_BATCH = 32
 MAX_UNITS = 16  # one tile of the tensor cores
-MIN_UNITS = 5  # three rows each fill a tile
+_COUNTERS = 64  # the two in use lie on lines of their own
 _SPARE = 1024  # a product may read so far behind its weights, and leaves the result
 
 FORWARD = (
     "u", "mask", "W_h", "b", "alpha", "beta", "W_z", "b_z", "first_w", "P", "b_bar", "batch_sizes", "offsets", "out",
-    "alphas", "flags", "ew", "mh", "sgz", "h0", "counters",
+    "alphas", "flags", "ew", "mh", "sgz", "h0", "board", "counters",
 )  # fmt: skip
 BACKWARD = (
     "mask", "W_h", "W_z", "P", "alpha", "beta", "batch_sizes", "offsets", "alphas", "flags", "d_out", "d_cost",
-    "d_u", "ew", "grads", "carry", "sums", "counters",
+    "d_u", "ew", "grads", "carry", "sums", "board", "counters",
 )  # fmt: skip
 _TYPES = {torch.float32: "float", torch.bfloat16: "bf16"}
 # What each pass calls the types of its arguments, and the argument that decides.
@@ -68,27 +68,27 @@ def plan(size: Sizes, processors: int, limit: int, *, backward: bool, split: int
     row_blocks = split * -(-size.ZP // (16 * split)) if size.hyper else 0
     if row_blocks >= processors:
         return None
-    units = max(MIN_UNITS, -(-size.HP // (processors - row_blocks)))
-    if units > MAX_UNITS:
-        return None
-    needs = _backward_needs(size, units, split) if backward else _forward_needs(size, units, split)
+    fewest = -(-size.HP // (processors - row_blocks))
+    # Many units share one reading of the state; sums that have room for all warps need not be added in rounds.
     for slabs in (16, 8, 4):
-        memory = max(fixed + slabs * _samples(size.B) * _spaced(wide) * 4 for fixed, wide in needs) + _SPARE
-        if memory <= limit:
-            return Plan(units, -(-size.HP // units), row_blocks, split, slabs, memory)
+        for units in range(MAX_UNITS, fewest - 1, -1):
+            needs = _backward_needs(size, units, split) if backward else _forward_needs(size, units, split)
+            memory = max(fixed + slabs * _samples(size.B) * wide * 4 for fixed, wide in needs) + _SPARE
+            if memory <= limit:
+                return Plan(units, -(-size.HP // units), row_blocks, split, slabs, memory)
     return None
 
 
 def _forward_needs(size: Sizes, units: int, split: int) -> list[tuple[int, int]]:
-    """Bytes of weights, and rows of the largest product, of a unit's block and of another."""
+    """Bytes of weights, and numbers a sample in the sums of the largest product, of a unit's block and of another."""
     sets = size.R if size.own else 1
     halves, projections = 3 if size.elastic else 2, size.projected // size.HP
     constants = 2 * sets + projections + (2 if size.gated else 0)
     head = 16 + -(-(constants + 3) * units // 4) * 16
-    weights = sets * _bytes(halves * units, size.HP) + _bytes(projections * units, size.ZP)
-    needs = [(head + weights, max(halves, projections) * units)]
+    weights = (sets * halves * _blocks(size.HP) + projections * _blocks(size.ZP)) * units * 64
+    needs = [(head + weights, max(halves, projections) * _pitch(units))]
     if size.hyper:
-        needs.append(_hyper_needs(size, 2 * size.HP + size.ZP, split))
+        needs.append(_hyper_needs(size, 2, split))
     return needs
 
 
@@ -96,21 +96,22 @@ def _backward_needs(size: Sizes, units: int, split: int) -> list[tuple[int, int]
     sets = size.R if size.own else 1
     halves = 3 if size.elastic else 2
     head = sets * (4 if size.elastic else 2) * THREADS * 4 + -(-3 * units // 4) * 16
-    weights = sets * _bytes(units, halves * size.HP) + (_bytes(2 * units, size.ZP) if size.hyper else 0)
-    needs = [(head + weights, (2 if size.hyper else 1) * units)]
+    weights = (sets * halves * _blocks(size.HP) + 2 * _blocks(size.ZP)) * units * 64
+    needs = [(head + weights, (2 if size.hyper else 1) * _pitch(units))]
     if size.hyper:
-        needs.append(_hyper_needs(size, size.projected + size.ZP, split))
+        needs.append(_hyper_needs(size, size.projected // size.HP, split))
     return needs
 
 
-def _hyper_needs(size: Sizes, k: int, split: int) -> tuple[int, int]:
-    blocks = -(-k // 32)
+def _hyper_needs(size: Sizes, parts: int, split: int) -> tuple[int, int]:
+    """`parts` vectors of HP go into z, besides z itself."""
     inbox = 16 * _samples(size.B) * 4 if split > 1 else 0
-    return inbox + -(-blocks // split) * 16 * split * 64, 16 * split
+    blocks = -(-(parts * _blocks(size.HP) + _blocks(size.ZP)) // split)
+    return inbox + 64 + blocks * 16 * split * 64, split * _pitch(16)
 
 
-def _bytes(rows: int, k: int) -> int:
-    return -(-k // 32) * rows * 64
+def _blocks(k: int) -> int:
+    return -(-k // 32)
 
 
 def _samples(batch: int) -> int:
@@ -118,8 +119,15 @@ def _samples(batch: int) -> int:
     return -(-batch // 4) * 4
 
 
-def _spaced(rows: int) -> int:
-    return (rows + 3) // 8 * 8 + 4
+def _pitch(each: int) -> int:
+    return each if 3 <= each % 8 <= 5 else (each + 3) // 8 * 8 + 4
+
+
+def _board(size: Sizes, backward: bool) -> int:
+    """Elements of the board."""
+    halves, projections = 3 if size.elastic else 2, size.projected // size.HP
+    vectors = halves + projections if backward else 3 if size.hyper else 1
+    return 2 * (vectors * _blocks(size.HP) + _blocks(size.ZP)) * _samples(size.B) * 32
 
 
 def plan_for(size: Sizes, tensors: dict[str, Tensor | None], *, backward: bool) -> Plan | None:
@@ -184,17 +192,17 @@ def _kernel(
 
 
 def forward_pass(
-    size: Sizes, plan: Plan, update: int, tensors: dict[str, Tensor | None], slots: int, *, reverse: bool, keep: bool
+    size: Sizes, plan: Plan, update: int, tensors: dict[str, Tensor | None], *, reverse: bool, keep: bool
 ) -> bool:
-    """`tensors` by the names of `FORWARD`, less the counters. False where there is no kernel to be had."""
+    """`tensors` by the names of `FORWARD`, less those for the blocks' own talk. False where there is no kernel to be had."""
     more = {"MASKED": tensors["mask"] is not None, "REVERSE": reverse, "KEEP": keep}
-    return _launch("forward", FORWARD, _FORWARD_TYPES, size, plan, update, tensors, [size.B, size.T, size.R, slots], more)
+    return _launch("forward", FORWARD, _FORWARD_TYPES, size, plan, update, tensors, [size.B, size.T, size.R], more)
 
 
 def backward_pass(
     size: Sizes, plan: Plan, update: int, tensors: dict[str, Tensor | None], *, reverse: bool
 ) -> bool:
-    """`tensors` by the names of `BACKWARD`, less the counters, otherwise as `forward_pass`."""
+    """`tensors` by the names of `BACKWARD`, otherwise as `forward_pass`."""
     more = {
         "MASKED": tensors["mask"] is not None,
         "REVERSE": reverse,
@@ -216,7 +224,8 @@ def _launch(
 ) -> bool:
     weight = tensors["W_h"]
     assert weight is not None
-    given = tensors | {"counters": torch.zeros(64, dtype=torch.int32, device=weight.device)}
+    words = torch.zeros(_COUNTERS + _board(size, name == "backward") // 2, dtype=torch.int32, device=weight.device)
+    given = tensors | {"counters": words, "board": words[_COUNTERS:]}
     types = {key: _type(given[which]) or "" for key, which in deciding.items()}
     kernel = _kernel(
         name,

@@ -128,7 +128,6 @@ def _run_forward(
     launch: LargeLaunch,
 ) -> None:
     first = pad(h0.float(), size.HP)
-    saved.mh[0] = first if mask is None else first * pad(mask.float(), size.HP)
     into_z = projections = first_w = None
     if size.hyper:
         into_z, projections = of_hyper(weights, size), of_projections(weights, size)
@@ -141,11 +140,12 @@ def _run_forward(
     }  # fmt: skip
     slots, update = saved.mh.size(0), KINDS[kind][0]
     plan = plan_for(size, given, backward=False) if launch.resident else None
-    if plan and forward_pass(size, plan, update, {**given, "h0": first}, slots, reverse=reverse, keep=keep):
+    if plan and forward_pass(size, plan, update, {**given, "h0": first}, reverse=reverse, keep=keep):
         return
     from .forward_kernel import forward_kernel
 
     saved.ew[0, :, : size.HP] = first
+    saved.mh[0] = first if mask is None else first * pad(mask.float(), size.HP)
     tensors = [*given.values(), torch.zeros(1, dtype=torch.int32, device=u.device)]
     phases = [
         (i, r, p)
