@@ -2,7 +2,8 @@
 //
 // Blocks own units and rows of z as in the forward pass. `state` grows when a unit's block has written the gradients
 // at the products of an inner step, `hyper` when another has written that of z. While that is made, the units'
-// blocks make what comes back through W_h.
+// blocks make what comes back through W_h. In `carry` they leave the gradient at the state before the first time step,
+// less what comes through W_h and W_ah, and behind it that.
 
 struct Arguments {
     const Dropout* mask;
@@ -120,7 +121,7 @@ __device__ void run_units(const Arguments& given) {
     float* slabs = reinterpret_cast<float*>(S + S_BYTES);
     const int n0 = (block_index() - Z_BLOCKS) * UNITS;
     for (int set = 0; set < SETS; set++) {
-        const Kept kept = {W + set * W_BYTES, UNITS, 0, HALVES * HB};
+        const Kept kept = {W + set * W_BYTES, UNITS, HALVES * HB};
         clear(kept);
         for (int part = 0; part < HALVES; part++) {
             const bf16* from = given.W_h + int64(set * HALVES + part) * HP * HP;
@@ -128,7 +129,7 @@ __device__ void run_units(const Arguments& given) {
         }
     }
     if (HYPER) {
-        const Kept kept = {S, 2 * UNITS, 0, ZB};
+        const Kept kept = {S, 2 * UNITS, ZB};
         clear(kept);
         for (int part = 0; part < 2; part++) {
             keep_columns(kept, part * UNITS, 0, given.W_z + part * HP, 2 * HP + ZP, n0, UNITS, HP, ZP);
@@ -178,9 +179,9 @@ __device__ void run_units(const Arguments& given) {
             {
                 float sum[1][COLUMNS][4];
                 if (top) {
-                    multiply<1, HALVES * HB, 4>(sum, weights, UNITS, seen);
+                    multiply<1, UNITS, HALVES * HB, 5>(sum, weights, seen);
                 } else {
-                    multiply<1, 2 * HB, 5>(sum, weights, UNITS, seen);
+                    multiply<1, UNITS, 2 * HB, 5>(sum, weights, seen);
                 }
                 spread<1, 1, UNITS>(sum, slabs);
                 if (mine) dmh = total<1, UNITS>(slabs, 0, j, b);
@@ -191,7 +192,7 @@ __device__ void run_units(const Arguments& given) {
                     hypers += Z_BLOCKS;
                     wait(given.counters + 32, hypers);
                     float sum[TILES][COLUMNS][4];
-                    multiply<TILES, ZB, 2>(sum, S, 2 * UNITS, side + Z_AT * SAMPLES * 32);
+                    multiply<TILES, 2 * UNITS, ZB, 2>(sum, S, side + Z_AT * SAMPLES * 32);
                     spread<TILES, 2, UNITS>(sum, slabs);
                     if (mine) {
                         from_z_s = total<2, UNITS>(slabs, 0, j, b);
@@ -269,25 +270,30 @@ __device__ void run_units(const Arguments& given) {
             }
         }
     }
-    if (mine) given.carry[int64(b) * 6 * HP + n] = dh;
+    float sum[1][COLUMNS][4];
+    wait(given.counters, states);
+    multiply<1, UNITS, HALVES * HB, 5>(sum, W, given.board + number % 2 * SIDE);
+    spread<1, 1, UNITS>(sum, slabs);
+    if (mine) {
+        given.carry[int64(b) * 6 * HP + n] = dh;
+        given.carry[int64(b) * 6 * HP + HP + n] = total<1, UNITS>(slabs, 0, j, b) * dropout;
+    }
     add_sums(given, sums, n0);
 }
 
 __device__ void run_hyper(const Arguments& given) {
     constexpr int COUNT = PROJECTIONS * HB + ZB;
-    const int B = given.B, R = given.R, half = SPLIT > 1 ? rank() : 0;
-    if (SPLIT > 1) sync_both();  // the other is there to be written to
-    float* inbox = reinterpret_cast<float*>(memory);
-    unsigned char* W = memory + INBOX;
-    float* slabs = reinterpret_cast<float*>(W + share_of(COUNT) * Z_ROWS * 64);
-    const int n0 = block_index() / SPLIT * Z_ROWS;
-    const Kept kept = {W, Z_ROWS, half * share_of(COUNT), share_of(COUNT)};
+    const int B = given.B, R = given.R;
+    unsigned char* W = memory;
+    float* slabs = reinterpret_cast<float*>(W + COUNT * Z_ROWS * 64);
+    const int n0 = block_index() * Z_ROWS;
+    const Kept kept = {W, Z_ROWS, COUNT};
     clear(kept);
     for (int part = 0; part < PROJECTIONS; part++) {
         keep_columns(kept, 0, part * HB, given.P + int64(part) * HP * ZP, ZP, n0, Z_ROWS, ZP, HP);
     }
     keep_columns(kept, 0, PROJECTIONS * HB, given.W_z + 2 * HP, 2 * HP + ZP, n0, Z_ROWS, ZP, ZP);
-    const int j = thread_index() % 16, b = thread_index() / 16, n = block_index() * 16 + j;
+    const int j = thread_index() % Z_ROWS, b = thread_index() / Z_ROWS, n = n0 + j;
     const bool mine = b < B && n < ZP;
     unsigned number = 0;
     int next = running(given, given.T - 1).last;
@@ -302,8 +308,9 @@ __device__ void run_hyper(const Arguments& given) {
             wait(given.counters, (number + 1) * UNIT_BLOCKS);
             const bf16* seen = given.board + number % 2 * SIDE + P_AT * SAMPLES * 32;
             // Nothing comes from above the last.
-            const int limit = r == last ? PROJECTIONS * HB : COUNT;
-            const bf16 dz = narrowed(product_for_z<COUNT>(W, seen, half, limit, slabs, inbox) * (1.0f - z * z));
+            const float y = r == last ? product_for_z<PROJECTIONS * HB>(W, seen, slabs)
+                                      : product_for_z<COUNT>(W, seen, slabs);
+            const bf16 dz = narrowed(y * (1.0f - z * z));
             if (mine) given.board[(number + 1) % 2 * SIDE + place(Z_AT, n, b)] = dz;
             arrive(given.counters + 32);
             if (mine) given.grads[(int64(slot - 1) * B + b) * GRADS + HYPER_AT + n] = dz;
@@ -311,7 +318,7 @@ __device__ void run_hyper(const Arguments& given) {
     }
 }
 
-extern "C" __global__ void CLUSTER __launch_bounds__(THREADS, 1) backward_pass(const Arguments given) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) backward_pass(const Arguments given) {
     if (HYPER && block_index() < Z_BLOCKS) {
         run_hyper(given);
     } else if (block_index() < Z_BLOCKS + UNIT_BLOCKS) {

@@ -122,7 +122,7 @@ __device__ void run_units(const Arguments& given) {
     float* slabs = reinterpret_cast<float*>(P + P_BYTES);
     const int n0 = (block_index() - Z_BLOCKS) * UNITS;
     for (int set = 0; set < SETS; set++) {
-        const Kept kept = {W + set * W_BYTES, HALVES * UNITS, 0, HB};
+        const Kept kept = {W + set * W_BYTES, HALVES * UNITS, HB};
         clear(kept);
         for (int part = 0; part < HALVES; part++) {
             const bf16* from = given.W_h + int64(set * HALVES + part) * HP * HP;
@@ -130,7 +130,7 @@ __device__ void run_units(const Arguments& given) {
         }
     }
     if (HYPER) {
-        const Kept kept = {P, PROJECTIONS * UNITS, 0, ZB};
+        const Kept kept = {P, PROJECTIONS * UNITS, ZB};
         clear(kept);
         for (int part = 0; part < PROJECTIONS; part++) {
             keep_rows(kept, part * UNITS, 0, given.P + int64(part) * HP * ZP, ZP, n0, UNITS, HP, ZP);
@@ -180,7 +180,7 @@ __device__ void run_units(const Arguments& given) {
             if (ELASTIC && r == 1) {
                 constexpr int TILES = tiles_of(HALVES * UNITS);
                 float sum[TILES][COLUMNS][4];
-                multiply<TILES, HB, 3>(sum, W, HALVES * UNITS, seen);
+                multiply<TILES, HALVES * UNITS, HB, 3>(sum, W, seen);
                 spread<TILES, HALVES, UNITS>(sum, slabs);
                 if (mine) {
                     Wh_s = total<HALVES, UNITS>(slabs, 0, j, b);
@@ -190,7 +190,7 @@ __device__ void run_units(const Arguments& given) {
             } else {
                 constexpr int TILES = tiles_of(2 * UNITS);
                 float sum[TILES][COLUMNS][4];
-                multiply<TILES, HB, 3>(sum, W + set * W_BYTES, HALVES * UNITS, seen);
+                multiply<TILES, HALVES * UNITS, HB, 3>(sum, W + set * W_BYTES, seen);
                 spread<TILES, 2, UNITS>(sum, slabs);
                 if (mine) {
                     Wh_s = total<2, UNITS>(slabs, 0, j, b);
@@ -198,6 +198,10 @@ __device__ void run_units(const Arguments& given) {
                 }
             }
             float w_s = 0.0f, w_g = 0.0f, q_s = 0.0f, q_g = 0.0f;
+            // Needs no z, so that its time passes while z is made.
+            const float alpha = gates[j], beta = gates[UNITS + j], e_alpha = gates[2 * UNITS + j];
+            if (ELASTIC && r == 1) alpha_t = sigmoid(Wh_a + step.u_a);
+            const float d = beta - e_alpha * gate_growth(alpha, alpha_t, r);
             if constexpr (HYPER) {
                 if (r == 1) {
                     w_s = firsts[0], w_g = firsts[UNITS];
@@ -209,7 +213,7 @@ __device__ void run_units(const Arguments& given) {
                     hypers += Z_BLOCKS;
                     wait(given.counters + 32, hypers);
                     float sum[TILES][COLUMNS][4];
-                    multiply<TILES, ZB, 2>(sum, P, PROJECTIONS * UNITS, side + Z_AT * SAMPLES * 32);
+                    multiply<TILES, PROJECTIONS * UNITS, ZB, 2>(sum, P, side + Z_AT * SAMPLES * 32);
                     spread<TILES, PROJECTIONS, UNITS>(sum, slabs);
                     if (mine) {
                         w_s = total<PROJECTIONS, UNITS>(slabs, 0, j, b);
@@ -221,9 +225,7 @@ __device__ void run_units(const Arguments& given) {
                     }
                 }
             }
-            const float alpha = gates[j], beta = gates[UNITS + j], e_alpha = gates[2 * UNITS + j];
             if (ELASTIC && r == 1) {
-                alpha_t = sigmoid(Wh_a + step.u_a);
                 const int most = most_of_warp(live ? open_steps(alpha, e_alpha, beta, alpha_t, R) : 0);
                 if (thread_index() % 32 == 0 && most > 0) raise_shared(deepest, most);
             }
@@ -236,7 +238,6 @@ __device__ void run_units(const Arguments& given) {
             bool open = live;
             float g = g_hat;
             if (ELASTIC) {
-                const float d = beta - e_alpha * gate_growth(alpha, alpha_t, r);
                 open = live && (d > 0.0f || (r == 1 && d != d));
                 g = d * g_hat;
             }
@@ -299,10 +300,10 @@ __device__ void run_units(const Arguments& given) {
     }
 }
 
-// W_z z¹ of a block's 16 rows: z¹ is a constant, so that the first product for z leaves it out.
+// W_z z¹ of a block's rows: z¹ is a constant, so that the first product for z leaves it out.
 __device__ void keep_first(float* to, float* parts, const Arguments& given, int n0) {
-    constexpr int SHARES = THREADS / 16;
-    const int j = thread_index() % 16, share = thread_index() / 16;
+    constexpr int SHARES = THREADS / Z_ROWS;
+    const int j = thread_index() % Z_ROWS, share = thread_index() / Z_ROWS;
     float y = 0.0f;
     for (int k = share; n0 + j < ZP && k < ZP; k += SHARES) {
         y += get(given.W_z, int64(n0 + j) * (2 * HP + ZP) + 2 * HP + k) * get(given.sgz, 2 * HP + k);
@@ -311,7 +312,7 @@ __device__ void keep_first(float* to, float* parts, const Arguments& given, int 
     sync();
     if (share == 0) {
         float sum = 0.0f;
-        for (int i = 0; i < SHARES; i++) sum += parts[i * 16 + j];
+        for (int i = 0; i < SHARES; i++) sum += parts[i * Z_ROWS + j];
         to[j] = sum;
     }
     sync();
@@ -319,20 +320,19 @@ __device__ void keep_first(float* to, float* parts, const Arguments& given, int 
 
 __device__ void run_hyper(const Arguments& given) {
     constexpr int COUNT = 2 * HB + ZB;
-    const int B = given.B, R = given.R, half = SPLIT > 1 ? rank() : 0;
-    if (SPLIT > 1) sync_both();  // the other is there to be written to
-    float* inbox = reinterpret_cast<float*>(memory);
-    float* firsts = reinterpret_cast<float*>(memory + INBOX);
-    unsigned char* W = memory + INBOX + 64;
-    float* slabs = reinterpret_cast<float*>(W + share_of(COUNT) * Z_ROWS * 64);
-    const Kept kept = {W, Z_ROWS, half * share_of(COUNT), share_of(COUNT)};
+    const int B = given.B, R = given.R;
+    float* firsts = reinterpret_cast<float*>(memory);
+    unsigned char* W = memory + Z_ROWS * 4;
+    float* slabs = reinterpret_cast<float*>(W + COUNT * Z_ROWS * 64);
+    const int n0 = block_index() * Z_ROWS;
+    const Kept kept = {W, Z_ROWS, COUNT};
     clear(kept);
     for (int part = 0; part < 3; part++) {
         const bf16* from = given.W_z + part * HP;
-        keep_rows(kept, 0, part * HB, from, 2 * HP + ZP, block_index() / SPLIT * Z_ROWS, Z_ROWS, ZP, part < 2 ? HP : ZP);
+        keep_rows(kept, 0, part * HB, from, 2 * HP + ZP, n0, Z_ROWS, ZP, part < 2 ? HP : ZP);
     }
-    const int j = thread_index() % 16, b = thread_index() / 16, n = block_index() * 16 + j;
-    keep_first(firsts, slabs, given, block_index() * 16);
+    const int j = thread_index() % Z_ROWS, b = thread_index() / Z_ROWS, n = n0 + j;
+    keep_first(firsts, slabs, given, n0);
     const bool mine = b < B && n < ZP;
     const float bias = mine && n < Z ? get(given.b_z, n) : 0.0f;
     unsigned number = 0;
@@ -347,8 +347,9 @@ __device__ void run_hyper(const Arguments& given) {
             }
             const int slot = i * R + r - 1;
             const bf16* seen = given.board + (number + r - 1) % 2 * SIDE + S_AT * SAMPLES * 32;
-            const float y = product_for_z<COUNT>(W, seen, half, r == 2 ? 2 * HB : COUNT, slabs, inbox);
-            const float z = hyperbolic_tangent(y + bias + (r == 2 ? firsts[j] : 0.0f));
+            const float y = r == 2 ? product_for_z<2 * HB>(W, seen, slabs) + firsts[j]
+                                   : product_for_z<COUNT>(W, seen, slabs);
+            const float z = hyperbolic_tangent(y + bias);
             const bf16 short_z = narrowed(z);
             if (mine) given.board[(number + r) % 2 * SIDE + place(Z_AT, n, b)] = short_z;
             arrive(given.counters + 32);
@@ -361,7 +362,7 @@ __device__ void run_hyper(const Arguments& given) {
     }
 }
 
-extern "C" __global__ void CLUSTER __launch_bounds__(THREADS, 1) forward_pass(const Arguments given) {
+extern "C" __global__ void __launch_bounds__(THREADS, 1) forward_pass(const Arguments given) {
     if (HYPER && block_index() < Z_BLOCKS) {
         run_hyper(given);
     } else if (block_index() < Z_BLOCKS + UNIT_BLOCKS) {

@@ -12,6 +12,7 @@ extern __shared__ __align__(16) unsigned char memory[];
 __device__ __forceinline__ int thread_index() { return threadIdx.x; }
 __device__ __forceinline__ int block_index() { return blockIdx.x; }
 __device__ __forceinline__ void sync() { __syncthreads(); }
+__device__ __forceinline__ void sync_warp() { __syncwarp(); }
 
 __device__ __forceinline__ float exponential(float x) { return __expf(x); }
 __device__ __forceinline__ float quotient(float x, float y) { return __fdividef(x, y); }
@@ -76,19 +77,4 @@ __device__ __forceinline__ void wait(const unsigned* counter, unsigned target) {
         }
     }
     sync();
-}
-
-// Two blocks of a cluster: `rank` is 0 or 1, and each writes to the other's shared memory.
-__device__ __forceinline__ int rank() {
-    int y;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(y));
-    return y;
-}
-__device__ __forceinline__ void put_other(float* at, float x) {
-    unsigned here = unsigned(__cvta_generic_to_shared(at)), there;
-    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(here), "r"(1 - rank()));
-    asm volatile("st.shared::cluster.f32 [%0], %1;" ::"r"(there), "f"(x) : "memory");
-}
-__device__ __forceinline__ void sync_both() {
-    asm volatile("barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;" ::: "memory");
 }

@@ -13,7 +13,7 @@ constexpr int NONE = 0, PRINTED = 1, RECURSIVE = 2, ADDITIVE = 3, SCALING = 4;
 constexpr bool HYPER = KIND != NONE;
 constexpr bool GATED = KIND == PRINTED || KIND == RECURSIVE;
 constexpr int SGZ = 2 * HP + ZP + 8;
-constexpr int INBOX = SPLIT > 1 ? 16 * SAMPLES * 4 : 0;
+constexpr int Z_ROWS = 16;  // of a block
 
 __device__ constexpr int blocks_of(int k) { return (k + 31) / 32; }
 __device__ constexpr int tiles_of(int rows) { return (rows + 15) / 16; }
@@ -32,14 +32,14 @@ __device__ __forceinline__ float get(const bf16* from, int64 at) { return widene
 __device__ __forceinline__ void put(float* to, int64 at, float x) { to[at] = x; }
 __device__ __forceinline__ void put(bf16* to, int64 at, float x) { to[at] = narrowed(x); }
 
-// Weights lie in shared memory as [block of 32][row][32], some of the blocks of the sum: `count` from `start` on.
+// Weights lie in shared memory as [block of 32][row][32].
 struct Kept {
     unsigned char* to;
-    int rows, start, count;
+    int rows, blocks;
 };
 
 __device__ void clear(Kept kept) {
-    for (int at = thread_index() * 16; at < kept.count * kept.rows * 64; at += THREADS * 16) {
+    for (int at = thread_index() * 16; at < kept.blocks * kept.rows * 64; at += THREADS * 16) {
         *reinterpret_cast<Words*>(kept.to + at) = {0, 0, 0, 0};
     }
     sync();
@@ -50,8 +50,8 @@ __device__ void keep_rows(
     Kept kept, int row, int block, const bf16* from, int stride, int first, int each, int limit, int length
 ) {
     for (int at = thread_index(); at < blocks_of(length) * each * 4; at += THREADS) {
-        const int j = at / 4 % each, k = at / 4 / each * 32 + at % 4 * 8, here = block + k / 32 - kept.start;
-        if (first + j >= limit || k >= length || here < 0 || here >= kept.count) continue;
+        const int j = at / 4 % each, k = at / 4 / each * 32 + at % 4 * 8, here = block + k / 32;
+        if (first + j >= limit || k >= length) continue;
         *reinterpret_cast<Words*>(kept.to + (here * kept.rows + row + j) * 64 + at % 4 * 16) =
             *reinterpret_cast<const Words*>(from + int64(first + j) * stride + k);
     }
@@ -63,8 +63,8 @@ __device__ void keep_columns(
 ) {
     const int begin = first / 8 * 8, reads = (first + each - begin + 7) / 8;
     for (int at = thread_index(); at < length * reads; at += THREADS) {
-        const int k = at / reads, column = begin + at % reads * 8, here = block + k / 32 - kept.start;
-        if (column >= limit || here < 0 || here >= kept.count) continue;
+        const int k = at / reads, column = begin + at % reads * 8, here = block + k / 32;
+        if (column >= limit) continue;
         const Words value = *reinterpret_cast<const Words*>(from + int64(k) * stride + column);
         const unsigned words[4] = {value.x, value.y, value.z, value.w};
         bf16* to = reinterpret_cast<bf16*>(kept.to + (here * kept.rows + row) * 64) + k % 32;
@@ -76,50 +76,53 @@ __device__ void keep_columns(
     }
 }
 
-// The part of a sum over COUNT blocks of x that falls to this warp; `limit` is where it ends, if before.
-template <int TILES, int COUNT, int BATCH>
+// The part of a sum over COUNT blocks of x that falls to this warp, for the first tiles of ROWS rows of weights. AHEAD
+// reads are under way at once: as a rule all of them, so that their time is paid once. Multiprocessors begin at
+// different places, for not all to ask the same part of the L2.
+template <int TILES, int ROWS, int COUNT, int AHEAD>
 __device__ __forceinline__ void multiply(
-    float (&sum)[TILES][COLUMNS][4], const unsigned char* weights, int rows, const bf16* x, int limit = COUNT
+    float (&sum)[TILES][COLUMNS][4], const unsigned char* weights, const bf16* x
 ) {
-    const int lane = thread_index() % 32, mine = thread_index() / 32;
+    constexpr int TURNS = (COUNT + WARPS - 1) / WARPS;
+    const int lane = thread_index() % 32, mine = (thread_index() / 32 + block_index()) % WARPS;
+    const bf16* from = x + mine * SAMPLES * 32 + lane * 8;
+    const unsigned char* at = weights + mine * ROWS * 64 + lane * 16;
+    const auto there = [&](int turn) { return (turn + 1) * WARPS <= COUNT || turn * WARPS + mine < COUNT; };
+    const auto read = [&](Words (&in)[COLUMNS], int turn) {
+#pragma unroll
+        for (int column = 0; column < COLUMNS; column++) {
+            in[column] = {0, 0, 0, 0};
+            if (there(turn) && column * 8 + lane / 4 < SAMPLES) {
+                in[column] = load_shared_state(from + turn * WARPS * SAMPLES * 32 + column * 256);
+            }
+        }
+    };
 #pragma unroll
     for (int tile = 0; tile < TILES; tile++)
 #pragma unroll
         for (int column = 0; column < COLUMNS; column++)
 #pragma unroll
             for (int e = 0; e < 4; e++) sum[tile][column][e] = 0.0f;
+    Words in[AHEAD][COLUMNS];
 #pragma unroll
-    for (int first = 0; first < COUNT; first += WARPS * BATCH) {
-        // All reads are under way before the first product: their time is paid once.
-        Words in[BATCH][COLUMNS];
+    for (int turn = 0; turn < AHEAD && turn < TURNS; turn++) read(in[turn], turn);
+    sync_warp();  // or else the compiler puts the later reads behind the first products
 #pragma unroll
-        for (int i = 0; i < BATCH; i++) {
-            const int block = first + i * WARPS + mine;
+    for (int turn = 0; turn < TURNS; turn++) {
+        if (!there(turn)) break;
+#pragma unroll
+        for (int tile = 0; tile < TILES; tile++) {
+            const unsigned char* tiles = at + turn * WARPS * ROWS * 64 + tile * 1024;
+            const Words low = *reinterpret_cast<const Words*>(tiles);
+            const Words high = *reinterpret_cast<const Words*>(tiles + 512);
 #pragma unroll
             for (int column = 0; column < COLUMNS; column++) {
-                in[i][column] = {0, 0, 0, 0};
-                if (block < limit && column * 8 + lane / 4 < SAMPLES) {
-                    in[i][column] = load_shared_state(x + block * SAMPLES * 32 + column * 256 + lane * 8);
-                }
+                const Words& y = in[turn % AHEAD][column];
+                multiply_add(sum[tile][column], low.x, high.x, low.y, high.y, y.x, y.y);
+                multiply_add(sum[tile][column], low.z, high.z, low.w, high.w, y.z, y.w);
             }
         }
-#pragma unroll
-        for (int i = 0; i < BATCH; i++) {
-            const int block = first + i * WARPS + mine;
-            if (block >= limit) break;
-            const unsigned char* at = weights + block * rows * 64 + lane * 16;
-#pragma unroll
-            for (int tile = 0; tile < TILES; tile++) {
-                const Words low = *reinterpret_cast<const Words*>(at + tile * 1024);
-                const Words high = *reinterpret_cast<const Words*>(at + tile * 1024 + 512);
-#pragma unroll
-                for (int column = 0; column < COLUMNS; column++) {
-                    const Words& y = in[i][column];
-                    multiply_add(sum[tile][column], low.x, high.x, low.y, high.y, y.x, y.y);
-                    multiply_add(sum[tile][column], low.z, high.z, low.w, high.w, y.z, y.w);
-                }
-            }
-        }
+        if (turn + AHEAD < TURNS) read(in[turn % AHEAD], turn + AHEAD);
     }
 }
 
@@ -162,35 +165,14 @@ __device__ __forceinline__ float total(const float* slabs, int part, int j, int 
     return y;
 }
 
-// A product for z, 16 rows a block. Two blocks share the reading where they are a cluster (SPLIT = 2): each takes half
-// of the sum, for the rows of both, and hands the other what belongs to it. The result is of row thread_index() % 16
-// and sample thread_index() / 16.
-constexpr int Z_ROWS = 16 * SPLIT;
-__device__ constexpr int share_of(int blocks) { return (blocks + SPLIT - 1) / SPLIT; }
-
+// A product for z: of row thread_index() % 16 and sample thread_index() / 16.
 template <int COUNT>
-__device__ __forceinline__ float product_for_z(
-    const unsigned char* weights, const bf16* x, int half, int limit, float* slabs, float* inbox
-) {
-    constexpr int SHARE = share_of(COUNT);
-    float sum[SPLIT][COLUMNS][4];
-    const int left = limit - half * SHARE;
-    multiply<SPLIT, SHARE, 6>(
-        sum, weights, Z_ROWS, x + half * SHARE * SAMPLES * 32, left < SHARE ? left : SHARE
-    );
-    spread<SPLIT, SPLIT, 16>(sum, slabs);
-    const int j = thread_index() % 16, b = thread_index() / 16;
-    const bool mine = b < SAMPLES;
-    float y = 0.0f;
-    if constexpr (SPLIT > 1) {
-        if (mine) put_other(inbox + thread_index(), total<SPLIT, 16>(slabs, 1 - half, j, b));
-    }
-    if (mine) y = total<SPLIT, 16>(slabs, half, j, b);
-    if constexpr (SPLIT > 1) {
-        sync_both();
-        if (mine) y += inbox[thread_index()];
-    }
-    return y;
+__device__ __forceinline__ float product_for_z(const unsigned char* weights, const bf16* x, float* slabs) {
+    float sum[1][COLUMNS][4];
+    multiply<1, Z_ROWS, COUNT, COLUMNS <= 3 ? 6 : 4>(sum, weights, x);
+    spread<1, 1, Z_ROWS>(sum, slabs);
+    const int b = thread_index() / Z_ROWS;
+    return b < SAMPLES ? total<1, Z_ROWS>(slabs, 0, thread_index() % Z_ROWS, b) : 0.0f;
 }
 
 __device__ __forceinline__ float hyperbolic_tangent(float x) {

@@ -43,43 +43,39 @@ _BACKWARD_TYPES = {"Input": "d_u", "Dropout": "mask", "Outward": "d_out", "Price
 
 
 class Plan(NamedTuple):
-    """units: of a block, and how many blocks; row_blocks: with 16 rows of z each, in clusters of `split` that share
-    the reading. slabs: warps whose sums have room side by side. memory: bytes of shared memory."""
+    """units: of a block, and how many blocks; row_blocks: with 16 rows of z each. slabs: warps whose sums have room
+    side by side. memory: bytes of shared memory."""
 
     units: int
     unit_blocks: int
     row_blocks: int
-    split: int
     slabs: int
     memory: int
 
     @property
     def blocks(self) -> int:
-        """Whole clusters."""
-        return -(-(self.unit_blocks + self.row_blocks) // self.split) * self.split
+        return self.unit_blocks + self.row_blocks
 
 
-def plan(size: Sizes, processors: int, limit: int, *, backward: bool, split: int = 2) -> Plan | None:
-    """`limit`: bytes of shared memory a block may have. split: 1 or 2."""
+def plan(size: Sizes, processors: int, limit: int, *, backward: bool) -> Plan | None:
+    """`limit`: bytes of shared memory a block may have."""
     if not 1 <= size.B <= MAX_BATCH:
         return None
-    split = split if size.hyper else 1
-    processors -= processors % split
-    row_blocks = split * -(-size.ZP // (16 * split)) if size.hyper else 0
+    row_blocks = -(-size.ZP // 16)
     if row_blocks >= processors:
         return None
     fewest = -(-size.HP // (processors - row_blocks))
     # Many units share one reading of the state; sums that have room for all warps need not be added in rounds.
     for slabs in (16, 8, 4):
         for units in range(MAX_UNITS, fewest - 1, -1):
-            needs = _backward_needs(size, units, split) if backward else _forward_needs(size, units, split)
+            needs = _backward_needs(size, units) if backward else _forward_needs(size, units)
             memory = max(fixed + slabs * _samples(size.B) * wide * 4 for fixed, wide in needs) + _SPARE
             if memory <= limit:
-                return Plan(units, -(-size.HP // units), row_blocks, split, slabs, memory)
+                return Plan(units, -(-size.HP // units), row_blocks, slabs, memory)
     return None
 
 
-def _forward_needs(size: Sizes, units: int, split: int) -> list[tuple[int, int]]:
+def _forward_needs(size: Sizes, units: int) -> list[tuple[int, int]]:
     """Bytes of weights, and numbers a sample in the sums of the largest product, of a unit's block and of another."""
     sets = size.R if size.own else 1
     halves, projections = 3 if size.elastic else 2, size.projected // size.HP
@@ -88,26 +84,24 @@ def _forward_needs(size: Sizes, units: int, split: int) -> list[tuple[int, int]]
     weights = (sets * halves * _blocks(size.HP) + projections * _blocks(size.ZP)) * units * 64
     needs = [(head + weights, max(halves, projections) * _pitch(units))]
     if size.hyper:
-        needs.append(_hyper_needs(size, 2, split))
+        needs.append(_hyper_needs(size, 2))
     return needs
 
 
-def _backward_needs(size: Sizes, units: int, split: int) -> list[tuple[int, int]]:
+def _backward_needs(size: Sizes, units: int) -> list[tuple[int, int]]:
     sets = size.R if size.own else 1
     halves = 3 if size.elastic else 2
     head = sets * (4 if size.elastic else 2) * THREADS * 4 + -(-3 * units // 4) * 16
     weights = (sets * halves * _blocks(size.HP) + 2 * _blocks(size.ZP)) * units * 64
     needs = [(head + weights, (2 if size.hyper else 1) * _pitch(units))]
     if size.hyper:
-        needs.append(_hyper_needs(size, size.projected // size.HP, split))
+        needs.append(_hyper_needs(size, size.projected // size.HP))
     return needs
 
 
-def _hyper_needs(size: Sizes, parts: int, split: int) -> tuple[int, int]:
+def _hyper_needs(size: Sizes, parts: int) -> tuple[int, int]:
     """`parts` vectors of HP go into z, besides z itself."""
-    inbox = 16 * _samples(size.B) * 4 if split > 1 else 0
-    blocks = -(-(parts * _blocks(size.HP) + _blocks(size.ZP)) // split)
-    return inbox + 64 + blocks * 16 * split * 64, split * _pitch(16)
+    return 64 + (parts * _blocks(size.HP) + _blocks(size.ZP)) * 16 * 64, _pitch(16)
 
 
 def _blocks(k: int) -> int:
@@ -150,8 +144,7 @@ def source(name: str, constants: dict[str, int | bool], types: dict[str, str]) -
     """Of the pass `name`, behind the constants of one network."""
     lines = [f"constexpr {_kind(value)} {key} = {str(value).lower()};" for key, value in constants.items()]
     hardware, *others = (_text(part) for part in ("hardware", "pieces", name))
-    cluster = f"__cluster_dims__({constants['SPLIT']}, 1, 1)" if constants["SPLIT"] > 1 else ""
-    named = [f"#define CLUSTER {cluster}", *(f"typedef {of} {key};" for key, of in types.items())]
+    named = [f"typedef {of} {key};" for key, of in types.items()]
     return "\n".join([*lines, hardware, *named, *others])
 
 
@@ -167,7 +160,7 @@ def constants(size: Sizes, plan: Plan, update: int, **more: int | bool) -> dict[
     return {
         "THREADS": THREADS, "H": size.H, "HP": size.HP, "Z": size.Z, "ZP": size.ZP, "WIDTH": size.width,
         "GRADS": size.grads, "KIND": update, "ELASTIC": size.elastic, "SETS": size.R if size.own else 1,
-        "UNITS": plan.units, "UNIT_BLOCKS": plan.unit_blocks, "Z_BLOCKS": plan.row_blocks, "SPLIT": plan.split,
+        "UNITS": plan.units, "UNIT_BLOCKS": plan.unit_blocks, "Z_BLOCKS": plan.row_blocks,
         "COLUMNS": -(-size.B // 8), "SAMPLES": _samples(size.B), "SLABS": plan.slabs,
         "PATIENCE": int(os.environ.get("EIREHN_CUDA_PATIENCE", "0")), **more,
     }  # fmt: skip

@@ -219,25 +219,30 @@ def _run_backward(
             "flags": kept.flags, "d_out": d_out, "d_cost": d_cost, "d_u": d_u, "ew": kept.ew, "grads": grads,
             "carry": carry, "sums": sums,
         }  # fmt: skip
-        _walk_back(part, given, kind, reverse, launch)
+        resident = _walk_back(part, given, kind, reverse, launch)
         made = weight_gradients(part, weights, kept.mh[:-1], kept.sgz[: part.T * part.R], grads[:-1])
         if into_z is not None and projections is not None:
             made["z1"] = first_gradient(part, into_z, projections, grads[:-1])
         found = {name: found[name] + each for name, each in made.items()} if found else made
         later = grads[0]
     found |= summed_gradients(size, weights, sums)
-    above = (of_h[0] if size.own else of_h).float()
-    d_mh = later[:, : above.size(0)].float() @ above  # (B, HP)
-    d_h0 = carry[:, : size.H] + (d_mh[:, : size.H] if mask is None else d_mh[:, : size.H] * mask)
+    if resident:
+        d_mh = carry[:, size.HP : size.HP + size.H]
+    else:
+        above = (of_h[0] if size.own else of_h).float()
+        d_mh = (later[:, : above.size(0)].float() @ above)[:, : size.H]
+        d_mh = d_mh if mask is None else d_mh * mask
+    d_h0 = carry[:, : size.H] + d_mh
     return d_h0.to(h0.dtype), {name: each.to(getattr(weights, name).dtype) for name, each in found.items()}
 
 
 def _walk_back(
     size: Sizes, given: dict[str, Tensor | None], kind: str, reverse: bool, launch: LargeLaunch
-) -> None:
+) -> bool:
+    """Whether the kernel was one that keeps its weights."""
     plan = plan_for(size, given, backward=True) if launch.resident else None
     if plan and backward_pass(size, plan, KINDS[kind][0], given, reverse=reverse):
-        return
+        return True
     from .backward_kernel import backward_kernel
 
     tensors = _turned(size, given)
@@ -263,6 +268,7 @@ def _walk_back(
         COSTED=size.elastic and given["d_cost"] is not None,
         REVERSE=reverse,
     )
+    return False
 
 
 def _turned(size: Sizes, given: dict[str, Tensor | None]) -> list[Tensor | None]:
