@@ -7,9 +7,12 @@
 
 struct Arguments {
     const Dropout* mask;
-    const bf16* W_h;  // (sets, 3HP or 2HP, HP)
-    const bf16* W_z;  // (ZP, 2HP + ZP)
-    const bf16* P;    // (4HP or 2HP, ZP)
+    const bf16* W_h;    // (sets, 2HP, HP)
+    const bf16* W_ah;   // (HP, HP)
+    const bf16* W_zs;   // (ZP, 2HP)
+    const bf16* W_z;    // (ZP, ZP)
+    const bf16* P;      // (2HP, ZP)
+    const bf16* P_bar;  // (2HP, ZP)
     const float* alpha;
     const float* beta;
     const int64* batch_sizes;
@@ -38,6 +41,7 @@ constexpr int S_BYTES = HYPER ? ZB * 2 * UNITS * 64 : 0;
 constexpr int P_AT = HALVES * HB, Z_AT = P_AT + PROJECTIONS * HB;
 constexpr int SIDE = (HYPER ? Z_AT + ZB : P_AT) * SAMPLES * 32;
 constexpr int SUMS = ELASTIC ? 4 : 2;
+constexpr int RESULTS = 2 + (HYPER ? PROJECTIONS : 0);
 constexpr int HEAD = SETS * SUMS * THREADS * 4 + (3 * UNITS + 3) / 4 * 16;
 
 // What the forward pass kept of one unit of one sample at one inner step.
@@ -124,7 +128,7 @@ __device__ void run_units(const Arguments& given) {
         const Kept kept = {W + set * W_BYTES, UNITS, HALVES * HB};
         clear(kept);
         for (int part = 0; part < HALVES; part++) {
-            const bf16* from = given.W_h + int64(set * HALVES + part) * HP * HP;
+            const bf16* from = part < 2 ? given.W_h + int64(set * 2 + part) * HP * HP : given.W_ah;
             keep_columns(kept, 0, part * HB, from, HP, n0, UNITS, HP, HP);
         }
     }
@@ -132,7 +136,7 @@ __device__ void run_units(const Arguments& given) {
         const Kept kept = {S, 2 * UNITS, ZB};
         clear(kept);
         for (int part = 0; part < 2; part++) {
-            keep_columns(kept, part * UNITS, 0, given.W_z + part * HP, 2 * HP + ZP, n0, UNITS, HP, ZP);
+            keep_columns(kept, part * UNITS, 0, given.W_zs + part * HP, 2 * HP, n0, UNITS, HP, ZP);
         }
     }
     if (ELASTIC) keep_gates(gates, given.alpha, given.beta, n0);
@@ -162,6 +166,11 @@ __device__ void run_units(const Arguments& given) {
             d_last = get(given.d_out, packed * H + n);
             if (ELASTIC) alpha_t = given.alphas[packed * H + n];
             if (COSTED) share = get(given.d_cost, packed) / H;
+        }
+        // The weight gradients read the rows of inner steps that were not taken, too.
+        for (int r = R; mine && r > now.last; r--) {
+            bf16* item = given.grads + (int64(i * R + r - 1) * B + b) * GRADS + n;
+            for (int part = 0; part < RESULTS; part++) item[(part < 2 ? part : part + 1) * HP] = 0;
         }
         for (int r = now.last; r >= 1; r--) {
             const bool top = r == now.last;
@@ -230,7 +239,6 @@ __device__ void run_units(const Arguments& given) {
             da_s = of_s.a, dc_s = of_s.c, da_g = of_g.a, dc_g = of_g.c;
             const float du_a = live ? d_alpha_t * alpha_t * (1.0f - alpha_t) : 0.0f;
 
-            constexpr int RESULTS = 2 + (HYPER ? PROJECTIONS : 0);
             const bf16 results[6] = {
                 narrowed(live ? of_s.Wh : 0.0f),
                 narrowed(live ? of_g.Wh : 0.0f),
@@ -290,9 +298,10 @@ __device__ void run_hyper(const Arguments& given) {
     const Kept kept = {W, Z_ROWS, COUNT};
     clear(kept);
     for (int part = 0; part < PROJECTIONS; part++) {
-        keep_columns(kept, 0, part * HB, given.P + int64(part) * HP * ZP, ZP, n0, Z_ROWS, ZP, HP);
+        const bf16* from = part < 2 ? given.P + int64(part) * HP * ZP : given.P_bar + int64(part - 2) * HP * ZP;
+        keep_columns(kept, 0, part * HB, from, ZP, n0, Z_ROWS, ZP, HP);
     }
-    keep_columns(kept, 0, PROJECTIONS * HB, given.W_z + 2 * HP, 2 * HP + ZP, n0, Z_ROWS, ZP, ZP);
+    keep_columns(kept, 0, PROJECTIONS * HB, given.W_z, ZP, n0, Z_ROWS, ZP, ZP);
     const int j = thread_index() % Z_ROWS, b = thread_index() / Z_ROWS, n = n0 + j;
     const bool mine = b < B && n < ZP;
     unsigned number = 0;
@@ -300,6 +309,9 @@ __device__ void run_hyper(const Arguments& given) {
     for (int i = given.T - 1; i >= 0; i--) {
         const int last = next;
         next = running(given, i - 1).last;
+        for (int r = R; mine && r >= last; r--) {
+            given.grads[(int64(i * R + r - 1) * B + b) * GRADS + HYPER_AT + n] = 0;
+        }
         for (int r = last; r >= 1; r--) {
             number++;
             if (r == 1) break;  // z¹ is a constant, and its gradient a sum: left to the host

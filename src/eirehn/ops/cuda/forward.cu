@@ -7,14 +7,16 @@
 struct Arguments {
     const Input* u;
     const Dropout* mask;
-    const bf16* W_h;  // (sets, 3HP or 2HP, HP)
+    const bf16* W_h;  // (sets, 2HP, HP)
+    const bf16* W_ah;  // (HP, HP)
     const Bias* b;
     const float* alpha;
     const float* beta;
-    const bf16* W_z;  // (ZP, 2HP + ZP)
+    const bf16* W_zs;  // (ZP, 2HP)
+    const bf16* W_z;   // (ZP, ZP)
     const Bias* b_z;
-    const float* first_w;
-    const bf16* P;  // (4HP or 2HP, ZP)
+    const bf16* P;      // (2HP, ZP)
+    const bf16* P_bar;  // (2HP, ZP)
     const Bias* b_bar;
     const int64* batch_sizes;
     const int64* offsets;
@@ -37,7 +39,7 @@ constexpr int P_BYTES = HYPER ? ZB * PROJECTIONS * UNITS * 64 : 0;
 // A side of the board: m ⊗ h, s, ĝ, z.
 constexpr int S_AT = HB, Z_AT = 3 * HB, SIDE = (HYPER ? Z_AT + ZB : HB) * SAMPLES * 32;
 constexpr int U = HALVES * H;
-constexpr int CONSTANTS = 2 * SETS + (HYPER ? PROJECTIONS + (GATED ? 2 : 0) : 0);
+constexpr int BIASES = 2 * SETS + (GATED ? 2 : 0), CONSTANTS = BIASES + (HYPER ? PROJECTIONS : 0);
 constexpr int HEAD = 16 + ((CONSTANTS + 3) * UNITS + 3) / 4 * 16;
 
 struct Change {
@@ -94,22 +96,21 @@ __device__ __forceinline__ Step inputs(const Arguments& given, Running at, int b
     return step;
 }
 
-// Of each unit: the biases of all sets, w¹ and ḡ¹ (with their two halves each), and the biases of ḡ.
-__device__ void keep_constants(float* to, const Arguments& given, int n0) {
-    for (int at = thread_index(); at < CONSTANTS * UNITS; at += THREADS) {
+// Of each unit: the biases of all sets, those of ḡ, and w¹ and ḡ¹, each for residual and gate.
+__device__ void keep_constants(float* to, float* scratch, const unsigned char* P, const Arguments& given, int n0) {
+    for (int at = thread_index(); at < BIASES * UNITS; at += THREADS) {
         const int which = at / UNITS, n = n0 + at % UNITS;
         float value = 0.0f;
-        if (which < 2 * SETS) {
-            if (n < H) value = get(given.b, which * H + n);
-        } else if (HYPER && n < HP) {
-            const int rest = which - 2 * SETS;
-            if (rest < PROJECTIONS) {
-                value = given.first_w[rest * HP + n];
-            } else if (GATED && n < H) {
-                value = get(given.b_bar, (rest - PROJECTIONS) * H + n);
-            }
-        }
+        if (n < H) value = which < 2 * SETS ? get(given.b, which * H + n) : get(given.b_bar, (which - 2 * SETS) * H + n);
         to[at] = value;
+    }
+    if constexpr (HYPER) {
+        float* firsts = to + BIASES * UNITS;
+        first_products<PROJECTIONS * UNITS>(firsts, scratch, P, given.sgz + 2 * HP);
+        const int at = thread_index();
+        if (GATED && at < 2 * UNITS) {
+            firsts[2 * UNITS + at] = sigmoid(firsts[2 * UNITS + at] + to[2 * SETS * UNITS + at]);
+        }
     }
 }
 
@@ -125,7 +126,7 @@ __device__ void run_units(const Arguments& given) {
         const Kept kept = {W + set * W_BYTES, HALVES * UNITS, HB};
         clear(kept);
         for (int part = 0; part < HALVES; part++) {
-            const bf16* from = given.W_h + int64(set * HALVES + part) * HP * HP;
+            const bf16* from = part < 2 ? given.W_h + int64(set * 2 + part) * HP * HP : given.W_ah;
             keep_rows(kept, part * UNITS, 0, from, HP, n0, UNITS, HP, HP);
         }
     }
@@ -133,17 +134,18 @@ __device__ void run_units(const Arguments& given) {
         const Kept kept = {P, PROJECTIONS * UNITS, ZB};
         clear(kept);
         for (int part = 0; part < PROJECTIONS; part++) {
-            keep_rows(kept, part * UNITS, 0, given.P + int64(part) * HP * ZP, ZP, n0, UNITS, HP, ZP);
+            const bf16* from = part < 2 ? given.P + int64(part) * HP * ZP : given.P_bar + int64(part - 2) * HP * ZP;
+            keep_rows(kept, part * UNITS, 0, from, ZP, n0, UNITS, HP, ZP);
         }
     }
-    keep_constants(constants, given, n0);
+    keep_constants(constants, slabs, P, given, n0);
     float* gates = constants + CONSTANTS * UNITS;
     if (ELASTIC) keep_gates(gates, given.alpha, given.beta, n0);
 
     const int j = thread_index() % UNITS, b = thread_index() / UNITS, n = n0 + j;
     const bool mine = b < B && n < HP, inside = mine && n < H;
-    const float* firsts = constants + 2 * SETS * UNITS + j;
-    const float* bars = firsts + PROJECTIONS * UNITS;
+    const float* bars = constants + 2 * SETS * UNITS + j;
+    const float* firsts = constants + BIASES * UNITS + j;
     float h = mine ? given.h0[b * HP + n] : 0.0f;
     const float dropout = MASKED && inside ? get(given.mask, b * H + n) : 1.0f;
     float alpha_t = 0.0f;
@@ -300,24 +302,6 @@ __device__ void run_units(const Arguments& given) {
     }
 }
 
-// W_z z¹ of a block's rows: z¹ is a constant, so that the first product for z leaves it out.
-__device__ void keep_first(float* to, float* parts, const Arguments& given, int n0) {
-    constexpr int SHARES = THREADS / Z_ROWS;
-    const int j = thread_index() % Z_ROWS, share = thread_index() / Z_ROWS;
-    float y = 0.0f;
-    for (int k = share; n0 + j < ZP && k < ZP; k += SHARES) {
-        y += get(given.W_z, int64(n0 + j) * (2 * HP + ZP) + 2 * HP + k) * get(given.sgz, 2 * HP + k);
-    }
-    parts[thread_index()] = y;
-    sync();
-    if (share == 0) {
-        float sum = 0.0f;
-        for (int i = 0; i < SHARES; i++) sum += parts[i * Z_ROWS + j];
-        to[j] = sum;
-    }
-    sync();
-}
-
 __device__ void run_hyper(const Arguments& given) {
     constexpr int COUNT = 2 * HB + ZB;
     const int B = given.B, R = given.R;
@@ -327,12 +311,13 @@ __device__ void run_hyper(const Arguments& given) {
     const int n0 = block_index() * Z_ROWS;
     const Kept kept = {W, Z_ROWS, COUNT};
     clear(kept);
-    for (int part = 0; part < 3; part++) {
-        const bf16* from = given.W_z + part * HP;
-        keep_rows(kept, 0, part * HB, from, 2 * HP + ZP, n0, Z_ROWS, ZP, part < 2 ? HP : ZP);
+    for (int part = 0; part < 2; part++) {
+        keep_rows(kept, 0, part * HB, given.W_zs + part * HP, 2 * HP, n0, Z_ROWS, ZP, HP);
     }
+    keep_rows(kept, 0, 2 * HB, given.W_z, ZP, n0, Z_ROWS, ZP, ZP);
     const int j = thread_index() % Z_ROWS, b = thread_index() / Z_ROWS, n = n0 + j;
-    keep_first(firsts, slabs, given, n0);
+    // z¹ is a constant: the first product for z leaves it out.
+    first_products<Z_ROWS>(firsts, slabs, W + 2 * HB * Z_ROWS * 64, given.sgz + 2 * HP);
     const bool mine = b < B && n < ZP;
     const float bias = mine && n < Z ? get(given.b_z, n) : 0.0f;
     unsigned number = 0;

@@ -76,6 +76,25 @@ __device__ void keep_columns(
     }
 }
 
+// Weights of ROWS rows times z¹, a constant.
+template <int ROWS>
+__device__ void first_products(float* to, float* scratch, const unsigned char* weights, const bf16* z) {
+    constexpr int SHARES = THREADS / ROWS;
+    const int m = thread_index() % ROWS, share = thread_index() / ROWS;
+    const bf16* row = reinterpret_cast<const bf16*>(weights) + m * 32;
+    float y = 0.0f;
+    sync();
+    for (int k = share; share < SHARES && k < ZP; k += SHARES) y += widened(row[k / 32 * ROWS * 32 + k % 32]) * widened(z[k]);
+    scratch[thread_index()] = y;
+    sync();
+    if (share == 0) {
+        float sum = 0.0f;
+        for (int i = 0; i < SHARES; i++) sum += scratch[i * ROWS + m];
+        to[m] = sum;
+    }
+    sync();
+}
+
 // The part of a sum over COUNT blocks of x that falls to this warp, for the first tiles of ROWS rows of weights. AHEAD
 // reads are under way at once: as a rule all of them, so that their time is paid once. Multiprocessors begin at
 // different places, for not all to ask the same part of the L2.

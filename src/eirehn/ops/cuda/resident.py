@@ -29,12 +29,12 @@ _COUNTERS = 64  # the two in use lie on lines of their own
 _SPARE = 1024  # a product may read so far behind its weights, and leaves the result
 
 FORWARD = (
-    "u", "mask", "W_h", "b", "alpha", "beta", "W_z", "b_z", "first_w", "P", "b_bar", "batch_sizes", "offsets", "out",
-    "alphas", "flags", "ew", "mh", "sgz", "h0", "board", "counters",
+    "u", "mask", "W_h", "W_ah", "b", "alpha", "beta", "W_zs", "W_z", "b_z", "P", "P_bar", "b_bar", "batch_sizes",
+    "offsets", "out", "alphas", "flags", "ew", "mh", "sgz", "h0", "board", "counters",
 )  # fmt: skip
 BACKWARD = (
-    "mask", "W_h", "W_z", "P", "alpha", "beta", "batch_sizes", "offsets", "alphas", "flags", "d_out", "d_cost",
-    "d_u", "ew", "grads", "carry", "sums", "board", "counters",
+    "mask", "W_h", "W_ah", "W_zs", "W_z", "P", "P_bar", "alpha", "beta", "batch_sizes", "offsets", "alphas", "flags",
+    "d_out", "d_cost", "d_u", "ew", "grads", "carry", "sums", "board", "counters",
 )  # fmt: skip
 _TYPES = {torch.float32: "float", torch.bfloat16: "bf16"}
 # What each pass calls the types of its arguments, and the argument that decides.

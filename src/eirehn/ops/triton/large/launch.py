@@ -19,9 +19,16 @@ from .weights import (
     of_projections,
     of_state,
     pad,
+    padded,
     summed_gradients,
     weight_gradients,
 )
+
+
+_BACKWARD_ORDER = (
+    "alpha", "beta", "batch_sizes", "offsets", "alphas", "flags", "d_out", "d_cost", "d_u", "ew", "grads", "carry",
+    "sums",
+)  # fmt: skip
 
 
 def forward(
@@ -127,26 +134,29 @@ def _run_forward(
     keep: bool,
     launch: LargeLaunch,
 ) -> None:
-    first = pad(h0.float(), size.HP)
-    into_z = projections = first_w = None
-    if size.hyper:
-        into_z, projections = of_hyper(weights, size), of_projections(weights, size)
-        first_w = first_projections(weights, projections, size)
+    first, whole = pad(h0.float(), size.HP), padded(weights, size)
     given: dict[str, Tensor | None] = {
-        "u": u, "mask": mask, "W_h": of_state(weights, size), "b": weights.b, "alpha": weights.alpha,
-        "beta": weights.beta, "W_z": into_z, "b_z": weights.b_z, "first_w": first_w, "P": projections,
-        "b_bar": weights.b_bar, "batch_sizes": batch_sizes, "offsets": offsets, "out": out, "alphas": saved.alphas,
-        "flags": saved.flags, "ew": saved.ew, "mh": saved.mh, "sgz": saved.sgz,
+        "u": u, "mask": mask, "W_h": whole.W_h, "W_ah": whole.W_ah, "b": weights.b, "alpha": weights.alpha,
+        "beta": weights.beta, "W_zs": whole.W_zs, "W_z": whole.W_z, "b_z": weights.b_z, "P": whole.P,
+        "P_bar": whole.P_bar, "b_bar": weights.b_bar, "batch_sizes": batch_sizes, "offsets": offsets, "out": out,
+        "alphas": saved.alphas, "flags": saved.flags, "ew": saved.ew, "mh": saved.mh, "sgz": saved.sgz, "h0": first,
     }  # fmt: skip
-    slots, update = saved.mh.size(0), KINDS[kind][0]
     plan = plan_for(size, given, backward=False) if launch.resident else None
-    if plan and forward_pass(size, plan, update, {**given, "h0": first}, reverse=reverse, keep=keep):
+    if plan and forward_pass(size, plan, KINDS[kind][0], given, reverse=reverse, keep=keep):
         return
     from .forward_kernel import forward_kernel
 
     saved.ew[0, :, : size.HP] = first
     saved.mh[0] = first if mask is None else first * pad(mask.float(), size.HP)
-    tensors = [*given.values(), torch.zeros(1, dtype=torch.int32, device=u.device)]
+    into_z = projections = first_w = None
+    if size.hyper:
+        into_z, projections = of_hyper(whole), of_projections(whole)
+        first_w = first_projections(weights, projections, size)
+    tensors = [
+        u, mask, of_state(whole), weights.b, weights.alpha, weights.beta, into_z, weights.b_z, first_w, projections,
+        weights.b_bar, batch_sizes, offsets, out, *(saved.alphas, saved.flags, saved.ew, saved.mh, saved.sgz),
+        torch.zeros(1, dtype=torch.int32, device=u.device),
+    ]  # fmt: skip
     phases = [
         (i, r, p)
         for i in range(size.T)
@@ -158,7 +168,7 @@ def _run_forward(
     run(
         forward_kernel,
         tensors,
-        [size.B, size.T, size.R, slots],
+        [size.B, size.T, size.R, saved.mh.size(0)],
         phases,
         max(-(-size.HP // launch.units), wide if size.hyper else 0),
         launch,
@@ -193,10 +203,7 @@ def _run_backward(
     def zeros(*shape: int) -> Tensor:
         return torch.zeros(shape, dtype=torch.float32, device=u.device)
 
-    of_h = of_state(weights, size)
-    into_z = projections = None
-    if size.hyper:
-        into_z, projections = of_hyper(weights, size), of_projections(weights, size)
+    whole = padded(weights, size)
     carry, sums = zeros(size.B, 6 * size.HP), zeros(size.R if size.own else 1, 4, size.HP)
     later = torch.zeros((size.B, size.grads), dtype=weights.W_h.dtype, device=u.device)
     found: dict[str, Tensor] = {}
@@ -209,27 +216,25 @@ def _run_backward(
             kept = _recomputed(
                 u, h0, weights, mask, batch_sizes, offsets, out, part, low, steps, kind, reverse, launch
             )
-        # Inner steps that were not taken leave their rows alone.
-        new = torch.zeros if size.elastic else torch.empty
-        grads = new((part.T * part.R + 1, size.B, size.grads), dtype=later.dtype, device=u.device)
+        grads = torch.empty((part.T * part.R + 1, size.B, size.grads), dtype=later.dtype, device=u.device)
         grads[-1] = later
         given: dict[str, Tensor | None] = {
-            "mask": mask, "W_h": of_h, "W_z": into_z, "P": projections, "alpha": weights.alpha,
-            "beta": weights.beta, "batch_sizes": sizes, "offsets": starts, "alphas": kept.alphas,
-            "flags": kept.flags, "d_out": d_out, "d_cost": d_cost, "d_u": d_u, "ew": kept.ew, "grads": grads,
-            "carry": carry, "sums": sums,
+            "mask": mask, "W_h": whole.W_h, "W_ah": whole.W_ah, "W_zs": whole.W_zs, "W_z": whole.W_z, "P": whole.P,
+            "P_bar": whole.P_bar, "alpha": weights.alpha, "beta": weights.beta, "batch_sizes": sizes,
+            "offsets": starts, "alphas": kept.alphas, "flags": kept.flags, "d_out": d_out, "d_cost": d_cost,
+            "d_u": d_u, "ew": kept.ew, "grads": grads, "carry": carry, "sums": sums,
         }  # fmt: skip
-        resident = _walk_back(part, given, kind, reverse, launch)
+        resident = _walk_back(part, given, whole, kind, reverse, launch)
         made = weight_gradients(part, weights, kept.mh[:-1], kept.sgz[: part.T * part.R], grads[:-1])
-        if into_z is not None and projections is not None:
-            made["z1"] = first_gradient(part, into_z, projections, grads[:-1])
+        if size.hyper:
+            made["z1"] = first_gradient(part, whole, grads[:-1])
         found = {name: found[name] + each for name, each in made.items()} if found else made
         later = grads[0]
     found |= summed_gradients(size, weights, sums)
     if resident:
         d_mh = carry[:, size.HP : size.HP + size.H]
     else:
-        above = (of_h[0] if size.own else of_h).float()
+        above = of_state(whole)[0].float() if size.own else of_state(whole).float()
         d_mh = (later[:, : above.size(0)].float() @ above)[:, : size.H]
         d_mh = d_mh if mask is None else d_mh * mask
     d_h0 = carry[:, : size.H] + d_mh
@@ -237,7 +242,7 @@ def _run_backward(
 
 
 def _walk_back(
-    size: Sizes, given: dict[str, Tensor | None], kind: str, reverse: bool, launch: LargeLaunch
+    size: Sizes, given: dict[str, Tensor | None], whole: Weights, kind: str, reverse: bool, launch: LargeLaunch
 ) -> bool:
     """Whether the kernel was one that keeps its weights."""
     plan = plan_for(size, given, backward=True) if launch.resident else None
@@ -245,7 +250,12 @@ def _walk_back(
         return True
     from .backward_kernel import backward_kernel
 
-    tensors = _turned(size, given)
+    grads = given["grads"]
+    assert grads is not None
+    if size.elastic:
+        grads[:-1] = 0.0  # inner steps that were not taken leave their rows alone
+    tensors = [given["mask"], *_turned(size, whole), *(given[name] for name in _BACKWARD_ORDER)]
+    tensors.append(torch.zeros(1, dtype=torch.int32, device=grads.device))
     phases = [
         (i, r, p)
         for i in reversed(range(size.T))
@@ -271,17 +281,14 @@ def _walk_back(
     return False
 
 
-def _turned(size: Sizes, given: dict[str, Tensor | None]) -> list[Tensor | None]:
-    """What the Triton kernel takes: the weights with the summed index last."""
-    of_h, into_z, projections = given["W_h"], given["W_z"], given["P"]
-    assert of_h is not None
+def _turned(size: Sizes, whole: Weights) -> list[Tensor | None]:
+    """The weights with the summed index last, as the Triton kernel reads them."""
     back_s = back_z = None
-    if into_z is not None and projections is not None:
+    if size.hyper:
+        into_z = of_hyper(whole)
         back_s = into_z[:, : 2 * size.HP].mT.contiguous()  # (2HP, ZP)
-        back_z = torch.cat([projections, into_z[:, 2 * size.HP :]]).mT.contiguous()  # (ZP, 4HP + ZP)
-    weights = {"W_h": of_h.mT.contiguous(), "W_z": back_s, "P": back_z}  # W_h: (HP, 3HP)
-    counter = torch.zeros(1, dtype=torch.int32, device=of_h.device)
-    return [*(given | weights).values(), counter]
+        back_z = torch.cat([of_projections(whole), into_z[:, 2 * size.HP :]]).mT.contiguous()  # (ZP, 4HP + ZP)
+    return [of_state(whole).mT.contiguous(), back_s, back_z]  # the first: (HP, 3HP)
 
 
 def _recomputed(

@@ -68,29 +68,44 @@ def halves(tensor: Tensor, size: Sizes, *columns: int) -> list[Tensor]:
     return [pad(half, size.HP, *columns) for half in tensor.split(size.H, axis)]
 
 
-def of_state(weights: Weights, size: Sizes) -> Tensor:
-    """`[W_h; W_ah]` (3HP, HP), or (sets, 2HP, HP)."""
-    parts = halves(weights.W_h, size, size.HP)
-    if weights.W_ah is not None:
-        parts.append(pad(weights.W_ah, size.HP, size.HP))
-    return torch.cat(parts, -2)
+def padded(weights: Weights, size: Sizes) -> Weights:
+    """The matrices with halves and rows of HP and ZP, themselves where nothing is missing."""
+
+    def paired(tensor: Tensor | None, *columns: int) -> Tensor | None:
+        if tensor is None or (size.H == size.HP and tensor.size(-1) == columns[-1]):
+            return tensor
+        return torch.cat(halves(tensor, size, *columns), -2)
+
+    W_h, W_zs = paired(weights.W_h, size.HP), weights.W_zs
+    assert W_h is not None
+    if W_zs is not None and (size.H, size.Z) != (size.HP, size.ZP):
+        W_zs = torch.cat([pad(half, size.ZP, size.HP) for half in W_zs.split(size.H, -1)], -1)
+    return weights._replace(
+        W_h=W_h,  # (2HP, HP), or (sets, 2HP, HP)
+        W_ah=None if weights.W_ah is None else pad(weights.W_ah, size.HP, size.HP),
+        W_zs=W_zs,  # (ZP, 2HP)
+        W_z=None if weights.W_z is None else pad(weights.W_z, size.ZP, size.ZP),
+        P=paired(weights.P, size.ZP),  # (2HP, ZP)
+        P_bar=paired(weights.P_bar, size.ZP),
+    )
 
 
-def of_hyper(weights: Weights, size: Sizes) -> Tensor:
+def of_state(whole: Weights) -> Tensor:
+    """`[W_h; W_ah]` (3HP, HP), or (sets, 2HP, HP), of padded weights."""
+    return whole.W_h if whole.W_ah is None else torch.cat([whole.W_h, whole.W_ah], -2)
+
+
+def of_hyper(whole: Weights) -> Tensor:
     """`[W_zs | W_z]` (ZP, 2HP + ZP)."""
-    assert weights.W_zs is not None
-    assert weights.W_z is not None
-    parts = [pad(half, size.ZP, size.HP) for half in weights.W_zs.split(size.H, -1)]
-    return torch.cat([*parts, pad(weights.W_z, size.ZP, size.ZP)], -1)
+    assert whole.W_zs is not None
+    assert whole.W_z is not None
+    return torch.cat([whole.W_zs, whole.W_z], -1)
 
 
-def of_projections(weights: Weights, size: Sizes) -> Tensor:
+def of_projections(whole: Weights) -> Tensor:
     """`[P; P_bar]` (4HP or 2HP, ZP)."""
-    assert weights.P is not None
-    parts = halves(weights.P, size, size.ZP)
-    if weights.P_bar is not None:
-        parts += halves(weights.P_bar, size, size.ZP)
-    return torch.cat(parts, -2)
+    assert whole.P is not None
+    return whole.P if whole.P_bar is None else torch.cat([whole.P, whole.P_bar], -2)
 
 
 def first_projections(weights: Weights, projections: Tensor, size: Sizes) -> Tensor:
@@ -134,13 +149,14 @@ def weight_gradients(size: Sizes, weights: Weights, mh: Tensor, sgz: Tensor, gra
     return found
 
 
-def first_gradient(size: Sizes, into_z: Tensor, projections: Tensor, grads: Tensor) -> Tensor:
+def first_gradient(size: Sizes, whole: Weights, grads: Tensor) -> Tensor:
     """Of z¹: all that reaches it goes through the same weights, so the sum comes first."""
     first = grads.view(size.T, size.R, size.B, size.grads)[:, 0, :, 3 * size.HP :]
     total = first.sum((0, 1), dtype=torch.float32)
-    of_w, of_z = total.split([size.projected, size.ZP])
-    back = torch.mv(projections.float().mT, of_w) + torch.mv(into_z[:, 2 * size.HP :].float().mT, of_z)
-    return back[: size.Z]
+    through = [each for each in (whole.P, whole.P_bar, whole.W_z) if each is not None]
+    parts = total.split([each.size(0) for each in through])
+    back = [torch.mv(each.float().mT, part) for each, part in zip(through, parts, strict=True)]
+    return torch.stack(back).sum(0)[: size.Z]
 
 
 def summed_gradients(size: Sizes, weights: Weights, sums: Tensor) -> dict[str, Tensor]:
