@@ -1,4 +1,4 @@
-"""Times the Triton kernels for large networks, and a whole training step of a language model around them.
+"""Times the kernels for large networks, and a whole training step of a language model around them.
 
     python benchmarks/gpu_large.py [--seconds 240] [--filter text] [--patience 30]
 
@@ -37,9 +37,9 @@ TARGET = Case(
 SHORT = Case(
     kind="printed", H=1200, Z=600, sizes=(20, 20, 13), R=3, gates="never", costed=False, dtype=torch.bfloat16
 )
-BASE = default_launch(torch.bfloat16)
 LAUNCHES = [
-    BASE,
+    default_launch(torch.bfloat16),
+    LargeLaunch(num_stages=4),
     LargeLaunch(num_stages=3),
     LargeLaunch(num_stages=5),
     LargeLaunch(num_stages=6),
@@ -137,12 +137,18 @@ def time_steps(ahead: int, back: int) -> None:
 
 
 def describe(launch: LargeLaunch) -> str:
+    if launch.resident:
+        return "resident"
     default = LargeLaunch()
     words = [f"split={launch.split} warps={launch.num_warps} step={launch.step} stages={launch.num_stages}"]
     for name in ("block", "units", "rows", "hyper_rows", "back_rows", "spin"):
         if getattr(launch, name) != getattr(default, name):
             words.append(f"{name}={getattr(launch, name)}")
     return " ".join(words)
+
+
+def matches(launch: LargeLaunch, texts: str) -> bool:
+    return any(text in describe(launch) for text in texts.split(","))
 
 
 def child(tasks: list[list[Any]]) -> None:
@@ -217,7 +223,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--seconds", type=float, default=230.0)
     parser.add_argument("--patience", type=float, default=30.0)
-    parser.add_argument("--filter", default="", help="only launches whose description holds this text")
+    parser.add_argument("--filter", default="", help="only launches whose description holds one of these, a,b,…")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -229,7 +235,7 @@ def main() -> None:
     say(torch.cuda.get_device_name(), "torch", torch.__version__)
     title = "printed H=1200 Z=600 B=20 T=35 R=4: milliseconds"
     say(f"{title:<62} forward    back   graph:     back     sum us/phase: back    error")
-    chosen = [index for index, launch in enumerate(LAUNCHES) if options.filter in describe(launch)]
+    chosen = [index for index, launch in enumerate(LAUNCHES) if matches(launch, options.filter)]
     tasks: list[list[Any]] = [["lstm", 0], *(["time", index] for index in chosen)]
     timed = run(tasks, begin + 0.75 * options.seconds, options.patience)
     if timed:

@@ -1,9 +1,9 @@
 """Recurrences of large networks in CUDA C++ that keep their weights on the chip, compiled at first use.
 
-Nothing is compiled or loaded at import; where the compiler, the device or the sizes do not fit, `plan` is None and
-the Triton kernels do the work.
+Nothing is compiled or loaded at import. Where the compiler, the device, the dtypes or the sizes do not fit, the
+passes say so, and the Triton kernels do the work.
 """
 
-from .resident import Plan, backward_pass, forward_pass, plan_for
+from .resident import backward_pass, forward_pass
 
-__all__ = ["Plan", "backward_pass", "forward_pass", "plan_for"]
+__all__ = ["backward_pass", "forward_pass"]

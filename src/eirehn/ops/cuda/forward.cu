@@ -151,7 +151,7 @@ __device__ void run_units(const Arguments& given) {
     float alpha_t = 0.0f;
     float a_s = 1.0f, a_g = 1.0f, c_s = 0.0f, c_g = 0.0f;
     unsigned states = 0, hypers = 0, number = 0;
-    if (thread_index() == 0) *deepest = 0;
+    if (thread_index() == SPEAKER) *deepest = 0;
     if (mine) {
         const bf16 dropped = narrowed(h * dropout);
         given.board[place(0, n, b)] = dropped;
@@ -255,7 +255,7 @@ __device__ void run_units(const Arguments& given) {
                 }
             }
             sync();
-            if (thread_index() == 0) {
+            if (thread_index() == SPEAKER) {
                 if (ELASTIC && r == 1) {
                     raise_global(given.flags + i, *deepest);
                     *deepest = 0;

@@ -9,6 +9,9 @@ struct alignas(16) Words {
 
 extern __shared__ __align__(16) unsigned char memory[];
 
+// Of the last warp, which as a rule has no unit to look after, one thread speaks and listens for the block.
+constexpr int SPEAKER = THREADS - 32;
+
 __device__ __forceinline__ int thread_index() { return threadIdx.x; }
 __device__ __forceinline__ int block_index() { return blockIdx.x; }
 __device__ __forceinline__ void sync() { __syncthreads(); }
@@ -56,7 +59,7 @@ __device__ __forceinline__ void raise_global(int* to, int x) {
     asm volatile("red.relaxed.gpu.global.max.s32 [%0], %1;" ::"l"(to), "r"(x) : "memory");
 }
 
-// By one thread, behind a barrier: all that the block wrote before is seen with it.
+// By the speaker, behind a barrier: all that the block wrote before is seen with it.
 __device__ __forceinline__ void announce(unsigned* counter) {
     asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(counter) : "memory");
 }
@@ -64,13 +67,13 @@ __device__ __forceinline__ void announce(unsigned* counter) {
 // All that the threads of this block wrote before is seen by whoever has waited for the arrival.
 __device__ __forceinline__ void arrive(unsigned* counter) {
     sync();
-    if (thread_index() == 0) announce(counter);
+    if (thread_index() == SPEAKER) announce(counter);
 }
 
 // Counters only grow: `target` is the number of arrivals. What is read after is read from the L2, by loads that are
 // not issued before the barrier: the poll itself need not throw away the L1, where registers may be spilled.
 __device__ __forceinline__ void wait(const unsigned* counter, unsigned target) {
-    if (thread_index() == 0) {
+    if (thread_index() == SPEAKER) {
         long long polls = 0;
         while (unsigned(load_flag(reinterpret_cast<const int*>(counter))) < target) {
             if (PATIENCE > 0 && ++polls > PATIENCE) __trap();

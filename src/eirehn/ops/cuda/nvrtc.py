@@ -13,7 +13,10 @@ from pathlib import Path
 
 import torch
 
-_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+# The driver's numbers of a kernel's attribute, MAX_DYNAMIC_SHARED_SIZE_BYTES, and of a device's,
+# MAX_SHARED_MEMORY_PER_BLOCK_OPTIN.
+_MAX_DYNAMIC_SHARED = 8
+_MAX_SHARED = 97
 
 
 class CompileError(RuntimeError):
@@ -95,6 +98,7 @@ class Kernel:
     def __init__(self, image: bytes, name: str, threads: int, memory: int) -> None:
         """memory: bytes of dynamic shared memory of a block."""
         self.threads, self.memory = threads, memory
+        self._device = torch.cuda.current_device()
         self._module, self._function = c_void_p(), c_void_p()
         _enter_context()
         _call("cuModuleLoadData", byref(self._module), image)
@@ -102,13 +106,21 @@ class Kernel:
         _call("cuFuncSetAttribute", self._function, c_int(_MAX_DYNAMIC_SHARED), c_int(memory))
 
     def __call__(self, blocks: int, arguments: ctypes.Structure) -> None:
-        """On torch's current stream."""
+        """On torch's current stream of the device."""
         _enter_context()
-        stream = c_void_p(torch.cuda.current_stream().cuda_stream)
+        stream = c_void_p(torch.cuda.current_stream(self._device).cuda_stream)
         parameters = (c_void_p * 1)(ctypes.addressof(arguments))
         grid = (c_uint(blocks), c_uint(1), c_uint(1))
         block = (c_uint(self.threads), c_uint(1), c_uint(1))
         _call("cuLaunchCooperativeKernel", self._function, *grid, *block, c_uint(self.memory), stream, parameters)
+
+
+def shared_memory(device: int) -> int:
+    """Bytes a block may have at most."""
+    handle, value = c_int(), c_int()
+    _call("cuDeviceGet", byref(handle), c_int(device))
+    _call("cuDeviceGetAttribute", byref(value), c_int(_MAX_SHARED), handle)
+    return value.value
 
 
 def _enter_context() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...cuda import backward_pass, forward_pass, plan_for
+from ...cuda import backward_pass, forward_pass
 from ..launch import KINDS, Weights
 from .plan import LargeLaunch, Saved, buffers, chunks, default_launch, run, sizes_of
 from .weights import (
@@ -23,7 +23,6 @@ from .weights import (
     summed_gradients,
     weight_gradients,
 )
-
 
 _BACKWARD_ORDER = (
     "alpha", "beta", "batch_sizes", "offsets", "alphas", "flags", "d_out", "d_cost", "d_u", "ew", "grads", "carry",
@@ -141,8 +140,7 @@ def _run_forward(
         "P_bar": whole.P_bar, "b_bar": weights.b_bar, "batch_sizes": batch_sizes, "offsets": offsets, "out": out,
         "alphas": saved.alphas, "flags": saved.flags, "ew": saved.ew, "mh": saved.mh, "sgz": saved.sgz, "h0": first,
     }  # fmt: skip
-    plan = plan_for(size, given, backward=False) if launch.resident else None
-    if plan and forward_pass(size, plan, KINDS[kind][0], given, reverse=reverse, keep=keep):
+    if launch.resident and forward_pass(size, KINDS[kind][0], given, reverse=reverse, keep=keep):
         return
     from .forward_kernel import forward_kernel
 
@@ -245,8 +243,7 @@ def _walk_back(
     size: Sizes, given: dict[str, Tensor | None], whole: Weights, kind: str, reverse: bool, launch: LargeLaunch
 ) -> bool:
     """Whether the kernel was one that keeps its weights."""
-    plan = plan_for(size, given, backward=True) if launch.resident else None
-    if plan and backward_pass(size, plan, KINDS[kind][0], given, reverse=reverse):
+    if launch.resident and backward_pass(size, KINDS[kind][0], given, reverse=reverse):
         return True
     from .backward_kernel import backward_kernel
 

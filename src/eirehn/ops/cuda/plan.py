@@ -1,0 +1,101 @@
+"""Which block keeps which weights, and whether they fit.
+
+A block has a multiprocessor to itself. Some own 16 rows of the hypernetwork's z, the others a few hidden units, and
+each keeps its rows of all weights in shared memory for the whole sequence.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from ..triton.large.weights import Sizes
+
+MAX_BATCH = 32
+MAX_UNITS = 16  # a tile of the tensor cores
+ROWS = 16
+_SPARE = 1024  # a product may read so far behind its weights, into results that nobody takes
+
+
+class Plan(NamedTuple):
+    """units: of a block, and how many blocks; row_blocks: with 16 rows of z each. slabs: warps whose sums have room
+    side by side. memory: bytes of shared memory."""
+
+    units: int
+    unit_blocks: int
+    row_blocks: int
+    slabs: int
+    memory: int
+
+    @property
+    def blocks(self) -> int:
+        return self.unit_blocks + self.row_blocks
+
+
+def plan(size: Sizes, processors: int, limit: int, threads: int, *, backward: bool) -> Plan | None:
+    """None for what does not fit `processors` blocks of `threads`, with `limit` bytes of shared memory each."""
+    row_blocks = -(-size.ZP // ROWS)
+    if not 1 <= size.B <= min(MAX_BATCH, threads // ROWS) or row_blocks >= processors:
+        return None
+    fewest = -(-size.HP // (processors - row_blocks))
+    most = min(MAX_UNITS, threads // size.B)
+    warps = threads // 32
+    # Many units share one reading of the state; sums that have room for all warps need not be added in rounds.
+    for slabs in (warps, warps // 2, warps // 4):
+        for units in range(most, fewest - 1, -1):
+            memory = _memory(size, units, slabs, threads, backward)
+            if memory <= limit:
+                return Plan(units, -(-size.HP // units), row_blocks, slabs, memory)
+    return None
+
+
+def _memory(size: Sizes, units: int, slabs: int, threads: int, backward: bool) -> int:
+    needs = _backward_needs(size, units, threads) if backward else _forward_needs(size, units)
+    return max(fixed + slabs * samples(size.B) * wide * 4 for fixed, wide in needs) + _SPARE
+
+
+def _forward_needs(size: Sizes, units: int) -> list[tuple[int, int]]:
+    """Bytes kept, and numbers a sample in the sums of the largest product, of a unit's block and of another."""
+    sets = size.R if size.own else 1
+    halves, projections = 3 if size.elastic else 2, size.projected // size.HP
+    constants = 2 * sets + projections + (2 if size.gated else 0) + 3
+    head = 16 + -(-constants * units // 4) * 16
+    weights = (sets * halves * blocks(size.HP) + projections * blocks(size.ZP)) * units * 64
+    return [(head + weights, max(halves, projections) * _pitch(units)), *_hyper_needs(size, 2)]
+
+
+def _backward_needs(size: Sizes, units: int, threads: int) -> list[tuple[int, int]]:
+    sets = size.R if size.own else 1
+    halves, sums = (3, 4) if size.elastic else (2, 2)
+    head = sets * sums * threads * 4 + -(-3 * units // 4) * 16
+    weights = (sets * halves * blocks(size.HP) + 2 * blocks(size.ZP)) * units * 64
+    wide = (2 if size.hyper else 1) * _pitch(units)
+    return [(head + weights, wide), *_hyper_needs(size, size.projected // size.HP)]
+
+
+def _hyper_needs(size: Sizes, parts: int) -> list[tuple[int, int]]:
+    """`parts` vectors of HP go into z, besides z itself."""
+    if not size.hyper:
+        return []
+    return [(ROWS * 4 + (parts * blocks(size.HP) + blocks(size.ZP)) * ROWS * 64, _pitch(ROWS))]
+
+
+def board(size: Sizes, *, backward: bool) -> int:
+    """Elements of the two sides of the board, over which the blocks tell each other of the state."""
+    halves, projections = 3 if size.elastic else 2, size.projected // size.HP
+    vectors = halves + projections if backward else 3 if size.hyper else 1
+    return 2 * (vectors * blocks(size.HP) + blocks(size.ZP)) * samples(size.B) * 32
+
+
+def blocks(k: int) -> int:
+    return -(-k // 32)
+
+
+def samples(batch: int) -> int:
+    """What the kernels are compiled for: not every batch size needs its own."""
+    return -(-batch // 4) * 4
+
+
+def _pitch(each: int) -> int:
+    """As in pieces.cu."""
+    return each if 3 <= each % 8 <= 5 else (each + 3) // 8 * 8 + 4
