@@ -17,7 +17,7 @@ from test_ops_triton_large import PHASES, Large, check, found
 from eirehn.ops.cuda import nvrtc
 from eirehn.ops.cuda.machine import MACHINES, chip, text
 from eirehn.ops.cuda.plan import Plan, plan
-from eirehn.ops.cuda.resident import TYPES, constants, source
+from eirehn.ops.cuda.resident import TYPES, aligned, constants, source
 from eirehn.ops.triton.large import LargeLaunch, default_launch
 from eirehn.ops.triton.large.weights import Sizes
 
@@ -140,6 +140,13 @@ class TestOnCPU:
 
     def test_time_in_chunks(self, emulated: list[Emulated]) -> None:
         self.same(emulated, kept=False, launch=RESIDENT._replace(workspace=1), sizes=(3, 3, 2, 1), R=2)
+
+
+def test_weights_that_begin_anywhere_are_left_to_triton() -> None:
+    given = dict.fromkeys(("W_h", "W_ah", "W_zs", "W_z", "P", "P_bar"))
+    room = torch.zeros(33, dtype=torch.bfloat16)
+    assert aligned({**given, "P": room[:32]})
+    assert not aligned({**given, "P": room[1:]})
 
 
 def test_other_dtypes_are_left_to_triton() -> None:

@@ -107,12 +107,12 @@ class Kernel:
 
     def __call__(self, blocks: int, arguments: ctypes.Structure) -> None:
         """On torch's current stream of the device."""
-        _enter_context()
-        stream = c_void_p(torch.cuda.current_stream(self._device).cuda_stream)
         parameters = (c_void_p * 1)(ctypes.addressof(arguments))
-        grid = (c_uint(blocks), c_uint(1), c_uint(1))
-        block = (c_uint(self.threads), c_uint(1), c_uint(1))
-        _call("cuLaunchCooperativeKernel", self._function, *grid, *block, c_uint(self.memory), stream, parameters)
+        shape = [c_uint(number) for number in (blocks, 1, 1, self.threads, 1, 1, self.memory)]
+        with torch.cuda.device(self._device):
+            _enter_context()
+            stream = c_void_p(torch.cuda.current_stream().cuda_stream)
+            _call("cuLaunchCooperativeKernel", self._function, *shape, stream, parameters)
 
 
 def shared_memory(device: int) -> int:

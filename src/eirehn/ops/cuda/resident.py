@@ -59,7 +59,7 @@ def _launch(
     assert weight is not None
     types = types_of(name, given)
     machine = machine_of(weight.device)
-    if weight.dtype != torch.bfloat16 or types is None or machine is None:
+    if weight.dtype != torch.bfloat16 or types is None or machine is None or not aligned(given):
         return False
     backward = name == "backward"
     chosen = plan(size, machine.processors, machine.memory, machine.threads, backward=backward)
@@ -73,6 +73,12 @@ def _launch(
     tensors = given | {"counters": talk, "board": talk[_COUNTERS:]}
     kernel(chosen.blocks, packed([tensors[each] for each in order], [size.B, size.T, size.R]))
     return True
+
+
+def aligned(given: Given) -> bool:
+    """Whether the weights can be read 16 bytes at once; a view may begin anywhere."""
+    matrices = (given[name] for name in ("W_h", "W_ah", "W_zs", "W_z", "P", "P_bar"))
+    return all(each is None or each.data_ptr() % 16 == 0 for each in matrices)
 
 
 def types_of(name: str, given: Given) -> dict[str, str] | None:

@@ -70,23 +70,22 @@ def halves(tensor: Tensor, size: Sizes, *columns: int) -> list[Tensor]:
 
 def padded(weights: Weights, size: Sizes) -> Weights:
     """The matrices with halves and rows of HP and ZP, themselves where nothing is missing."""
+    if (size.H, size.Z) == (size.HP, size.ZP):
+        return Weights(*(None if each is None else each.contiguous() for each in weights))  # type: ignore[arg-type]
 
-    def paired(tensor: Tensor | None, *columns: int) -> Tensor | None:
-        if tensor is None or (size.H == size.HP and tensor.size(-1) == columns[-1]):
-            return tensor
+    def paired(tensor: Tensor, *columns: int) -> Tensor:
         return torch.cat(halves(tensor, size, *columns), -2)
 
-    W_h, W_zs = paired(weights.W_h, size.HP), weights.W_zs
-    assert W_h is not None
-    if W_zs is not None and (size.H, size.Z) != (size.HP, size.ZP):
+    W_zs = weights.W_zs
+    if W_zs is not None:
         W_zs = torch.cat([pad(half, size.ZP, size.HP) for half in W_zs.split(size.H, -1)], -1)
     return weights._replace(
-        W_h=W_h,  # (2HP, HP), or (sets, 2HP, HP)
+        W_h=paired(weights.W_h, size.HP),  # (2HP, HP), or (sets, 2HP, HP)
         W_ah=None if weights.W_ah is None else pad(weights.W_ah, size.HP, size.HP),
         W_zs=W_zs,  # (ZP, 2HP)
         W_z=None if weights.W_z is None else pad(weights.W_z, size.ZP, size.ZP),
-        P=paired(weights.P, size.ZP),  # (2HP, ZP)
-        P_bar=paired(weights.P_bar, size.ZP),
+        P=None if weights.P is None else paired(weights.P, size.ZP),  # (2HP, ZP)
+        P_bar=None if weights.P_bar is None else paired(weights.P_bar, size.ZP),
     )
 
 
