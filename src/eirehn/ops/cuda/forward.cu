@@ -7,7 +7,7 @@
 struct Arguments {
     const Input* u;
     const Dropout* mask;
-    const bf16* W_h;  // (sets, 2HP, HP)
+    const bf16* W_h;   // (sets, 2HP, HP)
     const bf16* W_ah;  // (HP, HP)
     const Bias* b;
     const float* alpha;
@@ -100,9 +100,11 @@ __device__ __forceinline__ Step inputs(const Arguments& given, Running at, int b
 __device__ void keep_constants(float* to, float* scratch, const unsigned char* P, const Arguments& given, int n0) {
     for (int at = thread_index(); at < BIASES * UNITS; at += THREADS) {
         const int which = at / UNITS, n = n0 + at % UNITS;
-        float value = 0.0f;
-        if (n < H) value = which < 2 * SETS ? get(given.b, which * H + n) : get(given.b_bar, (which - 2 * SETS) * H + n);
-        to[at] = value;
+        if (n >= H) {
+            to[at] = 0.0f;
+        } else {
+            to[at] = which < 2 * SETS ? get(given.b, which * H + n) : get(given.b_bar, (which - 2 * SETS) * H + n);
+        }
     }
     if constexpr (HYPER) {
         float* firsts = to + BIASES * UNITS;

@@ -84,7 +84,9 @@ __device__ void first_products(float* to, float* scratch, const unsigned char* w
     const bf16* row = reinterpret_cast<const bf16*>(weights) + m * 32;
     float y = 0.0f;
     sync();
-    for (int k = share; share < SHARES && k < ZP; k += SHARES) y += widened(row[k / 32 * ROWS * 32 + k % 32]) * widened(z[k]);
+    for (int k = share; share < SHARES && k < ZP; k += SHARES) {
+        y += widened(row[k / 32 * ROWS * 32 + k % 32]) * widened(z[k]);
+    }
     scratch[thread_index()] = y;
     sync();
     if (share == 0) {
