@@ -47,7 +47,9 @@ def built(tmp_path_factory):
 def test_wheel_and_sdist_hold_what_they_should(built):
     (wheel,) = built.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*.py")}
+    sources = {
+        str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*") if path.suffix in (".py", ".cu")
+    }
     assert sources <= set(names)
     assert {"eirehn/py.typed", "eirehn/report/published.json"} <= set(names)
     assert not [name for name in names if name.startswith("tests")]
