@@ -95,13 +95,17 @@ def test_where_the_pieces_are_cut_does_not_matter(tmp_path_factory, content, blo
     assert [vocabulary.tokens[index] for index in on_disk] == expected
 
 
-def test_a_file_on_disk_is_what_numpy_writes(write, tmp_path):
-    path = write("some words here\n" * 100)
+@pytest.mark.parametrize(("known", "kind"), [(4, np.int16), (32_768, np.int16), (32_769, np.int32)])
+def test_a_file_on_disk_is_what_numpy_writes(write, tmp_path, known, kind):
+    path = write("".join(f"w{index}\n" for index in range(known - 2)))
     vocabulary, out = vocabulary_of(path), tmp_path / "new" / "ids.npy"
+    assert len(vocabulary) == known
     ids = encode_to(path, vocabulary, out)
     assert isinstance(ids, np.memmap)
-    assert ids.dtype == np.int32
-    np.save(tmp_path / "by_numpy.npy", encode(path, vocabulary))
+    assert ids.dtype == kind
+    expected = encode(path, vocabulary)
+    assert ids.tolist() == expected.tolist()
+    np.save(tmp_path / "by_numpy.npy", expected.astype(kind))
     assert out.read_bytes() == (tmp_path / "by_numpy.npy").read_bytes()
     assert os.listdir(out.parent) == ["ids.npy"]
 

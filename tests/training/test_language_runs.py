@@ -266,6 +266,23 @@ def test_wrong_commands(
     assert re.search(message, capsys.readouterr().err)
 
 
+@pytest.mark.parametrize("short", ["train", "validation"])
+def test_a_text_too_short_leaves_nothing_behind(
+    short: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = written(tmp_path, train=1000, test=60)
+    Path(getattr(data, short)).write_text("a b c\n" if short == "train" else "a", "utf-8")
+    command = ["train", "--recipe", "lm", "--text", data.train, data.validation, data.test]
+    if short == "validation":
+        command += ["--level", "char"]
+    assert cli.main([*command, "--out", str(tmp_path / "run")]) == 2
+    told = capsys.readouterr().err
+    assert told.count("\n") == 1
+    expected = "3 tokens, for batch_size 20 and steps 35" if short == "train" else "has no two characters"
+    assert expected in told
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_vocabulary_that_does_not_fit(trained: Path, tmp_path: Path) -> None:
     for name in ("model.json", "best.safetensors"):
         (tmp_path / name).write_bytes((trained / name).read_bytes())

@@ -15,14 +15,15 @@ from torch import Tensor
 from ..checks import positive_int
 from ..files import RunError
 from .splits import Split, Splits
+from .stored import State, checksum, is_large, state, stored_text, stored_vocabulary
 from .text import encode, vocabulary_of
 from .vocabulary import Vocabulary, check_level
 
 
 class Texts(NamedTuple):
-    """Texts as the numbers of their tokens, in order."""
+    """Texts as the numbers of their tokens, in order; large ones are maps of a file."""
 
-    train: Tensor  # (N,) int32
+    train: Tensor  # (N,) int32, or int16 in a file
     validation: Tensor
     test: Tensor
     vocabulary: Vocabulary
@@ -107,7 +108,7 @@ class TextData(LanguageData):
 
     def texts(self) -> Texts:
         files = self._files()
-        if self.sha256 and _kept_checksum(files, _states(files)) != self.sha256:
+        if self.sha256 and _checksum(files) != self.sha256:
             names = ", ".join(map(str, files))
             raise RunError(f"{names}: one of these texts is no longer what the training began with")
         return read_texts(files, self.level, self.most, self.encoding)
@@ -122,43 +123,29 @@ class TextData(LanguageData):
 def read_texts(
     files: tuple[Path, ...], level: str = "word", most: int | None = None, encoding: str = "utf-8"
 ) -> Texts:
-    """Three texts by the vocabulary of the first. Those last read are kept in memory."""
-    return _read_texts(files, level, most, encoding, _states(files))
-
-
-def _states(files: tuple[Path, ...]) -> tuple[tuple[int, int], ...]:
-    """What tells whether files have changed since they were read."""
-    try:
-        return tuple((file.stat().st_size, file.stat().st_mtime_ns) for file in files)
-    except OSError as error:
-        raise RunError(f"cannot read {error.filename}: {error.strerror}") from error
+    """Three texts by the vocabulary of the first. Those last read are kept, in memory or, if large, on disk."""
+    return _read_texts(files, level, most, encoding, tuple(map(state, files)))
 
 
 def _checksum(files: Sequence[Path]) -> str:
     """Of the checksums of the files, in order."""
-    whole = hashlib.sha256()
-    for path in files:
-        try:
-            with open(path, "rb") as file:
-                whole.update(hashlib.file_digest(file, "sha256").digest())
-        except OSError as error:
-            raise RunError(f"cannot read {path}: {error.strerror}") from error
-    return whole.hexdigest()
-
-
-@lru_cache(maxsize=8)
-def _kept_checksum(files: tuple[Path, ...], states: tuple[tuple[int, int], ...]) -> str:
-    return _checksum(files)
+    return hashlib.sha256(b"".join(map(checksum, files))).hexdigest()
 
 
 @lru_cache(maxsize=2)
 def _read_texts(
-    files: tuple[Path, ...], level: str, most: int | None, encoding: str, states: tuple[tuple[int, int], ...]
+    files: tuple[Path, ...], level: str, most: int | None, encoding: str, states: tuple[State, ...]
 ) -> Texts:
-    vocabulary = vocabulary_of(files[0], level, most=most, encoding=encoding)
+    if is_large(files[0]):
+        vocabulary = stored_vocabulary(files[0], level, most, encoding)
+    else:
+        vocabulary = vocabulary_of(files[0], level, most=most, encoding=encoding)
     found = []
     for file in files:
-        text = torch.from_numpy(encode(file, vocabulary, encoding=encoding))
+        large = is_large(file)
+        text = torch.from_numpy(
+            stored_text(file, vocabulary, encoding) if large else encode(file, vocabulary, encoding=encoding)
+        )
         if len(text) < 2:
             raise RunError(f"{file} has no two {'words' if level == 'word' else 'characters'} to model")
         found.append(text)

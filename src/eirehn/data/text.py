@@ -28,6 +28,8 @@ HEADER = 128
 """Bytes before the numbers in an npy file of one dimension."""
 
 Ids = npt.NDArray[np.int32]
+Stored = npt.NDArray[np.int16] | npt.NDArray[np.int32]
+"""Two bytes a token where they are enough for the vocabulary."""
 
 
 def vocabulary_of(
@@ -64,19 +66,28 @@ def encode(path: Path, vocabulary: Vocabulary, *, encoding: str = "utf-8") -> Id
     return np.concatenate(pieces) if pieces else np.empty(0, np.int32)
 
 
-def encode_to(path: Path, vocabulary: Vocabulary, out: Path, *, encoding: str = "utf-8") -> Ids:
+def encode_to(path: Path, vocabulary: Vocabulary, out: Path, *, encoding: str = "utf-8") -> Stored:
     """The text in an npy file, (N,), written piece by piece and read from there as it is used."""
-    count = 0
+    count, kind = 0, stored_type(vocabulary)
     with replacing(out) as file:
         file.write(bytes(HEADER))
         for piece in encoded(path, vocabulary, encoding=encoding):
-            file.write(piece.astype("<i4", copy=False).tobytes())
+            file.write(piece.astype(kind).tobytes())
             count += len(piece)
         if not count:
             raise RunError(f"{path} is empty")
         file.seek(0)
-        file.write(_header(count))
-    return np.load(out, mmap_mode="r")  # type: ignore[no-any-return,unused-ignore]  # any array, says NumPy
+        file.write(_header(count, kind))
+    return mapped(out)
+
+
+def mapped(path: Path) -> Stored:
+    """What `encode_to` wrote, in its file. The map may be written to, as torch wants it, and not the file."""
+    return np.load(path, mmap_mode="c")  # type: ignore[no-any-return,unused-ignore]  # any array, says NumPy
+
+
+def stored_type(vocabulary: Vocabulary) -> str:
+    return "<i2" if len(vocabulary) <= np.iinfo(np.int16).max + 1 else "<i4"
 
 
 def encoded(path: Path, vocabulary: Vocabulary, *, encoding: str = "utf-8") -> Iterator[Ids]:
@@ -170,8 +181,8 @@ def _counted_characters(path: Path, encoding: str) -> dict[str, int]:
     return {chr(point): int(counts[point]) for point in np.flatnonzero(counts)}
 
 
-def _header(count: int) -> bytes:
-    """As numpy writes it, for `count` int32 in one dimension."""
-    described = f"{{'descr': '<i4', 'fortran_order': False, 'shape': ({count},), }}".encode()
+def _header(count: int, kind: str) -> bytes:
+    """As numpy writes it, for `count` numbers in one dimension."""
+    described = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': ({count},), }}".encode()
     before = b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little")
     return before + described.ljust(HEADER - 11) + b"\n"

@@ -153,11 +153,18 @@ def histogram(run: Trained, tokens: int) -> DepthHistogram:
 
 def by_frequency(run: Trained, tokens: int) -> WordGroups:
     """Words by how often the text trained on has them."""
-    train = run.recipe.data.load().train
-    seen = np.bincount(torch.cat([train.x[0], train.target[0, -1:]]).numpy(), minlength=len(run.models[0].tokens))
+    seen = occurrences(run.recipe.data.load().train, len(run.models[0].tokens))
     group = np.digitize(seen[text(run, tokens).x[0].numpy()], FREQUENCIES) - 1  # (N,)
     names = ["never", *(f"{span(low, high)} times" for low, high in _pairs(FREQUENCIES[1:]))]
     return _grouped(run, tokens, group, names, [short(low) for low in FREQUENCIES])
+
+
+def occurrences(text: Split, known: int) -> Ints:
+    """How often each of so many tokens occurs in a text, which may be larger than memory."""
+    seen = np.zeros(known, np.int64)
+    for piece in (*text.x[0].split(1 << 20), text.target[0, -1:]):
+        seen += np.bincount(piece.numpy(), minlength=known)
+    return seen
 
 
 def by_place(run: Trained, tokens: int) -> WordGroups:

@@ -49,7 +49,7 @@ def train(
 ) -> dict[str, Any]:
     """Trains `recipe` in `folder` and returns its result; goes on where an earlier call was stopped, and returns at
     once where that had ended."""
-    make_model(recipe)  # a recipe that cannot be is told before anything is written
+    check(recipe)  # what cannot be is told before anything is written
     run = RunFolder(folder)
     if not first_process():
         done = run.read_result()
@@ -82,6 +82,13 @@ def _train(recipe: Recipe, run: RunFolder, tell: Callable[[Event], None], save_s
     return result
 
 
+def check(recipe: Recipe) -> None:
+    """That there is such a model, and that a text is long enough for its batches."""
+    make_model(recipe)
+    if isinstance(recipe.data, LanguageData):
+        Columns(recipe.data.load().train, recipe.optimisation.batch_size, recipe.data.steps)
+
+
 def make_task(recipe: Recipe) -> Task:
     members = []
     for seed in recipe.seeds:
@@ -108,7 +115,10 @@ def asks_once(data: Any) -> bool:
 
 
 class Data(pl.LightningDataModule):
-    """The splits, on the device once and for all: a batch is then a gather there."""
+    """The splits, on the device once and for all: a batch is then a gather there. Only a text that would take much
+    of its memory stays in its file, and goes there batch by batch."""
+
+    most_bytes = 1 << 30
 
     def __init__(self, recipe: Recipe, splits: Splits) -> None:
         super().__init__()
@@ -147,6 +157,8 @@ class Data(pl.LightningDataModule):
     def _placed(self, split: Split) -> Split:
         assert self.trainer is not None
         device = self.trainer.strategy.root_device
+        if isinstance(self.recipe.data, LanguageData) and split.x.nbytes > self.most_bytes:
+            return split
         return split.map(lambda each: each.to(device))
 
 

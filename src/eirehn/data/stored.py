@@ -1,0 +1,136 @@
+"""Large texts as numbers on disk: read once, kept in the user's cache folder, mapped from there as they are used.
+
+Their numbers are named by the checksum of the text and by all else they depend on, so that another text, or the
+same by another vocabulary, is never taken for it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+
+from ..cache import cache_dir
+from ..files import RunError, lock
+from .text import Stored, encode_to, mapped, stored_type, vocabulary_of
+from .vocabulary import Vocabulary
+
+LARGE = 16 << 20
+"""Bytes of a text whose numbers are no longer kept in memory."""
+FORM = 1  # counts up with what is made of a text
+
+State = tuple[int, int]
+T = TypeVar("T")
+
+
+def is_large(path: Path) -> bool:
+    return state(path)[0] > LARGE
+
+
+def state(path: Path) -> State:
+    """What tells whether a file has changed since it was read."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    return found.st_size, found.st_mtime_ns
+
+
+def checksum(path: Path) -> bytes:
+    """SHA-256 of a file that may be large: not computed again while the file stays as it is."""
+    return _checksum(path.absolute(), state(path))
+
+
+@lru_cache(maxsize=32)
+def _checksum(path: Path, state: State) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").digest()
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+
+
+def stored_vocabulary(path: Path, level: str, most: int | None, encoding: str) -> Vocabulary:
+    """As `vocabulary_of`, or what an earlier call has kept of it."""
+
+    def make(out: Path) -> Vocabulary:
+        found = vocabulary_of(path, level, most=most, encoding=encoding)
+        found.save(out)
+        return found
+
+    return _kept(path, "vocabulary", "json", [level, most, encoding], Vocabulary.load, make)
+
+
+def stored_text(path: Path, vocabulary: Vocabulary, encoding: str) -> Stored:
+    """The numbers of a text, (N,), in a file."""
+    words = hashlib.sha256("\0".join((vocabulary.level, *vocabulary.tokens)).encode("utf-8", "surrogatepass"))
+
+    def read(kept: Path) -> Stored:
+        found = mapped(kept)
+        if found.ndim != 1 or found.dtype != np.dtype(stored_type(vocabulary)):
+            raise ValueError(f"{kept} holds something else")
+        return found
+
+    return _kept(
+        path,
+        "text",
+        "npy",
+        [words.hexdigest(), encoding],
+        read,
+        lambda out: encode_to(path, vocabulary, out, encoding=encoding),
+    )
+
+
+def _kept(
+    path: Path, kind: str, suffix: str, depends_on: list[Any], read: Callable[[Path], T], make: Callable[[Path], T]
+) -> T:
+    """What was kept of the text, or what `make` now keeps in the file it is given."""
+    before = state(path)
+    key = json.dumps([FORM, checksum(path).hex(), *depends_on]).encode()
+    folder = _folder()
+    kept = folder / f"{kind}-{hashlib.sha256(key).hexdigest()[:32]}.{suffix}"
+    with _alone(folder):  # of several processes that train together one reads the text
+        try:
+            return read(kept)
+        except (OSError, ValueError, EOFError, RunError):
+            for left in folder.glob(f".{kept.name}.*.tmp"):  # by a process that was killed
+                left.unlink(missing_ok=True)
+        try:
+            found = make(kept)
+        except RunError as error:
+            if str(kept) in str(error):
+                raise RunError(f"{error} (EIREHN_CACHE_DIR names another folder for it)") from error
+            raise
+        if state(path) != before:
+            kept.unlink(missing_ok=True)
+            raise RunError(f"{path} has changed while it was read")
+        return found
+
+
+def _folder() -> Path:
+    try:
+        return cache_dir() / "texts"
+    except RuntimeError as error:  # there is no home
+        raise RunError("there is no folder for what is kept of large texts: EIREHN_CACHE_DIR names one") from error
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """While no other process writes to this folder."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / ".lock", "ab") as file:
+            while not lock(file):
+                time.sleep(0.2)
+            yield
+    except OSError as error:
+        raise RunError(
+            f"cannot write to {folder}: {error.strerror} (EIREHN_CACHE_DIR names another folder)"
+        ) from error

@@ -1,0 +1,117 @@
+"""Large texts in files: the same numbers as in memory, kept for the next time, and never those of another text."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from eirehn.data import language, stored
+from eirehn.data.language import TextData
+from eirehn.data.text import encode, vocabulary_of
+from eirehn.files import RunError
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EIREHN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(stored, "LARGE", 100)
+    return tmp_path / "cache" / "texts"
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> TextData:
+    random = np.random.default_rng(0)
+    for name, count in (("train", 400), ("validation", 50), ("test", 5)):
+        words = [f"w{number}" for number in random.integers(0, 30, count)]
+        (tmp_path / f"{name}.txt").write_text(" ".join(words) + "\n", "utf-8")
+    return TextData(8, None, *(str(tmp_path / f"{name}.txt") for name in ("train", "validation", "test")))
+
+
+@pytest.mark.parametrize("level", ["word", "char"])
+def test_the_same_numbers_as_in_memory(data: TextData, level: str, cache: Path) -> None:
+    texts = language.read_texts(tuple(map(Path, (data.train, data.validation, data.test))), level)
+    vocabulary = vocabulary_of(Path(data.train), level)
+    assert texts.vocabulary == vocabulary
+    for found, name in zip(texts[:3], (data.train, data.validation, data.test), strict=True):
+        assert torch.equal(found.int(), torch.from_numpy(encode(Path(name), vocabulary)))
+    assert [texts.train.dtype, texts.validation.dtype, texts.test.dtype] == [torch.int16, torch.int16, torch.int32]
+    assert sorted(path.suffix for path in cache.glob("[!.]*")) == [".json", ".npy", ".npy"]  # the third is small
+
+
+def again(data: TextData) -> language.Texts:
+    """As a process that begins now reads them."""
+    language._read_texts.cache_clear()
+    return data.texts()
+
+
+def test_a_text_is_read_once(data: TextData, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = data.texts()
+
+    def unwanted(*_: object, **__: object) -> None:
+        raise AssertionError("it is known already")
+
+    for name in ("vocabulary_of", "encode_to"):
+        monkeypatch.setattr(stored, name, unwanted)
+    second = again(data)
+    assert second.vocabulary == first.vocabulary
+    assert torch.equal(second.train, first.train)
+    with pytest.raises(AssertionError, match="known already"):
+        again(TextData(8, None, data.train, data.validation, data.test, most=5))  # another vocabulary
+
+
+def test_another_text_is_another(data: TextData) -> None:
+    before = data.texts().train.clone()
+    path = Path(data.train)
+    path.write_text(path.read_text("utf-8").replace("w1 ", "w2 "), "utf-8")
+    os.utime(path, ns=(0, 0))
+    found = data.texts()
+    assert found.train.tolist() == encode(path, vocabulary_of(path)).tolist()
+    assert found.train.tolist() != before.tolist()
+
+
+@pytest.mark.parametrize("kind", ["npy", "json"])
+@pytest.mark.parametrize("damage", ["cut", "empty", "other"])
+def test_what_is_damaged_is_made_again(data: TextData, kind: str, damage: str, cache: Path) -> None:
+    expected = data.texts().train.tolist()
+    changed = {"cut": lambda content: content[: len(content) // 2], "empty": lambda _: b"", "other": lambda _: b"x"}
+    for path in cache.glob(f"*.{kind}"):
+        content = path.read_bytes()
+        path.unlink()  # the old one may still be mapped
+        path.write_bytes(changed[damage](content))
+        (cache / f".{path.name}.abc.tmp").write_bytes(b"left by a process that was killed")
+    assert again(data).train.tolist() == expected
+    assert not list(cache.glob("*.tmp"))
+
+
+def test_a_text_that_changes_while_it_is_read(data: TextData, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, made = Path(data.train), stored.encode_to
+
+    def changing(*given: object, **named: object) -> object:
+        found = made(*given, **named)  # type: ignore[arg-type]
+        path.write_text("other words\n" * 100, "utf-8")
+        return found
+
+    monkeypatch.setattr(stored, "encode_to", changing)
+    with pytest.raises(RunError, match=r"train\.txt has changed while it was read"):
+        data.texts()
+    assert not list(cache.glob("*.npy"))
+
+
+def test_no_place_to_keep_it(data: TextData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_text("no folder")
+    monkeypatch.setenv("EIREHN_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.raises(RunError, match=r"cannot write to .*file/texts: .*EIREHN_CACHE_DIR"):
+        data.texts()
+
+
+def test_the_disk_is_full(data: TextData, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, vocabulary: object, out: Path, **_: object) -> None:
+        raise RunError(f"cannot write {out}: No space left on device")
+
+    monkeypatch.setattr(stored, "encode_to", full)
+    with pytest.raises(RunError, match=r"No space left on device \(EIREHN_CACHE_DIR"):
+        data.texts()

@@ -1,0 +1,94 @@
+"""Trainings on texts that stay in files: the same bits, and memory that does not grow with the text."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import textwrap
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from language import small_language_recipe, written
+from test_resume import StopAt, same, train_with_stops
+
+from eirehn.data import language, stored
+from eirehn.training import fit
+from eirehn.training.evaluation import evaluate
+
+
+@pytest.mark.parametrize("level", ["word", "char"])
+def test_the_same_bits_as_in_memory(level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = replace(written(tmp_path, train=500, test=100), level=level)
+    recipe = small_language_recipe(data)
+    fit.train(recipe, tmp_path / "memory")
+    assert data.texts().train.dtype == torch.int32
+    language._read_texts.cache_clear()
+    monkeypatch.setenv("EIREHN_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setattr(stored, "LARGE", 0)
+    monkeypatch.setattr(fit.Data, "most_bytes", 0)
+    stops = [StopAt(4, killed=False), StopAt(8, killed=True)]
+    train_with_stops(recipe, tmp_path / "files", stops, monkeypatch, 1e9)
+    assert data.texts().train.dtype == torch.int16
+    same(tmp_path / "files", tmp_path / "memory")
+    in_files = evaluate(tmp_path / "files", batch=3)
+    monkeypatch.setattr(stored, "LARGE", 1 << 30)
+    language._read_texts.cache_clear()
+    assert evaluate(tmp_path / "memory", batch=3) == in_files
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="peak memory is measured as Linux counts it")
+def test_memory_does_not_grow_with_the_text(tmp_path: Path) -> None:
+    """60 MB, 12 million words, which as numbers in memory would be 48 MB and twice that while they are read."""
+    some = random.Random(0)
+    line = " ".join("".join(some.choices("abcdefghij", k=4)) for _ in range(10_000)) + "\n"
+    with open(tmp_path / "large.txt", "w") as file:
+        for _ in range(60_000_000 // len(line)):
+            file.write(line)
+    (tmp_path / "small.txt").write_text(line)
+    code = f"""
+        import resource
+        from pathlib import Path
+        import pytest, torch
+        from language import small_language_recipe
+        from test_resume import StopAt
+        from eirehn.data.language import TextData
+        from eirehn.models import Network
+        from eirehn.training import fit
+        from eirehn.training.callbacks import Stopped
+        from dataclasses import replace
+
+        torch.set_num_threads(1)
+        folder, made = Path({str(tmp_path)!r}), fit.make_trainer
+
+        def train(text, run, steps):
+            small = str(folder / "small.txt")
+            recipe = small_language_recipe(TextData(10, None, str(folder / text), small, small), batch_size=4)
+            recipe = replace(recipe, network=Network("RNN", 4))
+            for stop in steps:
+                end = StopAt(stop, killed=False)
+                fit.make_trainer = lambda recipe, path, calls: made(recipe, path, [end, *calls])
+                with pytest.raises(Stopped):
+                    fit.train(recipe, folder / run)
+            return len(recipe.data.texts().train)
+
+        train("small.txt", "a", [10, 20])
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        print(train("large.txt", "b", [20, 40]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+    """
+    here = Path(__file__).parent
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        cwd=here,
+        env={**os.environ, "EIREHN_CACHE_DIR": str(tmp_path / "cache")},
+    )
+    assert done.returncode == 0, done.stderr
+    count, kilobytes = map(int, done.stdout.split())
+    assert count > 11_000_000
+    assert kilobytes < 60_000
