@@ -17,7 +17,7 @@ import eirehn
 from eirehn import cli
 from eirehn.data.language import TextData
 from eirehn.data.vocabulary import Vocabulary
-from eirehn.files import RunError, read_json
+from eirehn.files import RunError, read_json, write_json
 from eirehn.generation import generate, pieces, read_prompt
 from eirehn.models import LanguageModel, Network
 from eirehn.training import fit
@@ -318,3 +318,25 @@ def test_models_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert together.value < math.exp(-sum(chances.log().mean().item() for chances in each) / 3)
     assert cli.main(["evaluate", str(tmp_path / "a"), str(tmp_path / "b"), "--together"]) == 0
     assert f"together, 3 models: perplexity {together.value:.6g}" in capsys.readouterr().out
+
+
+def test_members_without_a_best_epoch_do_not_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What they started from is no model; the others are what they are without them."""
+    data = written(tmp_path, train=500, test=100)
+    recipe = replace(small_language_recipe(data, epochs=1), network=Network("RNN", 8), seeds=(0, 1))
+    fit.train(recipe, tmp_path / "both")
+    fit.train(replace(recipe, seeds=(0,)), tmp_path / "good")
+    about = read_json(tmp_path / "both" / "model.json")
+    write_json(tmp_path / "both" / "model.json", {**about, "best_score": [about["best_score"][0], None]})
+    together = evaluate_together([tmp_path / "both"])
+    assert together.members == 1
+    assert together.value == pytest.approx(evaluate(tmp_path / "both").values[0], rel=1e-6)
+    assert together.left_out == [f"{tmp_path / 'both'}, seed 1"]
+    assert evaluate_together([tmp_path / "both"], which="last").members == 2
+    assert cli.main(["evaluate", str(tmp_path / "both"), str(tmp_path / "good"), "--together"]) == 0
+    out, err = capsys.readouterr()
+    assert "together, 2 models" in out
+    assert err == f"eirehn: left out, because it has no best epoch: {tmp_path / 'both'}, seed 1\n"
+    write_json(tmp_path / "good" / "model.json", {**about, "seeds": [0], "best_score": [None]})
+    assert cli.main(["evaluate", str(tmp_path / "good"), "--together"]) == 2
+    assert "none has a best epoch" in capsys.readouterr().err

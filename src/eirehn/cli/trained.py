@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from pathlib import Path
 
 from .common import UsageError, as_command, console, make_parser, parse
@@ -32,6 +33,8 @@ def evaluate(given: list[str]) -> None:
         print(f"mean: {figures.metric} {sum(figures.values) / len(figures.values):.6g}")
     if asked.together:
         whole = evaluate_together(asked.runs, **options)
+        for member in whole.left_out:
+            print(f"eirehn: left out, because it has no best epoch: {member}", file=sys.stderr)
         print(f"together, {whole.members} models: {whole.metric} {whole.value:.6g}")
 
 

@@ -31,6 +31,8 @@ class Together(NamedTuple):
     metric: str
     members: int
     value: float
+    left_out: list[str]
+    """Members that have no best epoch, and so no values to count by."""
 
 
 def evaluate(
@@ -51,9 +53,7 @@ def evaluate(
     parts = final_parts(recipe, _split(recipe, split), _columns(batch))
     with precision(recipe, task.device):
         metric, depths = task.measure(parts, values, max_depth=max_depth)
-    if which == "best":  # a member that diverged from its first epoch on has no best one
-        scores = read_json(run / "model.json")["best_score"]
-        metric = [math.nan if score is None else value for value, score in zip(metric, scores, strict=True)]
+    metric = [value if there else math.nan for value, there in zip(metric, _trained(run, which), strict=True)]
     return Figures(task.metric, recipe.seeds, metric, depths)
 
 
@@ -66,29 +66,44 @@ def evaluate_together(
     batch: int | None = None,
     device: str | None = None,
 ) -> Together:
-    """The perplexity of all members of these runs as one language model, that expects what they do on average."""
+    """The perplexity of all members of these runs as one language model, that expects what they do on average.
+
+    Members that have diverged from their first epoch on are left out where their best epoch is asked for.
+    """
     chances: Tensor | None = None  # (N,): the sum over members of what each gave the token that came
-    members, text = 0, None
+    members, text, left_out = 0, None, []
     for run in runs:
         recipe, task, values = _read(run, which, device)
         own = _split(recipe, split)
         if recipe.data.task != "language":
             raise ValueError(f"only language models are evaluated together, and {run} is none")
-        if text is not None and not torch.equal(own.target, text):
+        if text is not None and (own.target.shape != text.shape or not bool((own.target == text).all())):
             raise ValueError(f"models are evaluated together on one text, and that of {run} is another")
         text = own.target
+        there = _trained(run, which)
+        left_out += [f"{run}, seed {seed}" for seed, ready in zip(recipe.seeds, there, strict=True) if not ready]
+        if not any(there):
+            continue
         task.ensemble.load(values)
-        found = _chances(recipe, task, own, _columns(batch), max_depth)
+        found = _chances(recipe, task, own, _columns(batch), max_depth, torch.tensor(there))
         chances = found if chances is None else chances + found
-        members += task.ensemble.size
+        members += sum(there)
     if chances is None:
-        raise ValueError("there are no runs to evaluate together")
-    return Together("perplexity", members, math.exp(-(chances / members).log().mean().item()))
+        raise ValueError("there are no models to evaluate together" + (": none has a best epoch" if runs else ""))
+    return Together("perplexity", members, math.exp(-(chances / members).log().mean().item()), left_out)
+
+
+def _trained(run: Path, which: str) -> list[bool]:
+    """Whether each member has values of this kind: one that diverged from its first epoch on has no best one."""
+    scores = read_json(run / "model.json")["best_score"]
+    return [which != "best" or score is not None for score in scores]
 
 
 @torch.no_grad()
-def _chances(recipe: Recipe, task: Task, split: Split, batch: int | None, max_depth: int | None) -> Tensor:
-    """What the members gave each token that came, summed over them, (N,)."""
+def _chances(
+    recipe: Recipe, task: Task, split: Split, batch: int | None, max_depth: int | None, counted: Tensor
+) -> Tensor:
+    """What the members that are `counted`, (M,), gave each token that came, summed over them, (N,)."""
     task.eval()
     task.carried = None
     found = []
@@ -98,7 +113,7 @@ def _chances(recipe: Recipe, task: Task, split: Split, batch: int | None, max_de
             outcome = task.ensemble(inputs, task.carried, max_depth=max_depth)
             task.carry(outcome.state)
             likely = outcome.prediction.double().log_softmax(-1).gather(-1, wanted.unsqueeze(-1))
-            found.append(likely.exp().sum(0).flatten())
+            found.append(likely[counted.to(likely.device)].exp().sum(0).flatten())
     return torch.cat(found)
 
 
