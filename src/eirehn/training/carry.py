@@ -1,15 +1,20 @@
-"""A training in few and small files, to go on elsewhere: its state with the weights in 16 bits each.
+"""A training in few and small files, to go on elsewhere: its state with the weights in 16 bits each, or in fewer.
 
 What a training by SGD depends on is its weights and where it stands. Every row of a weight matrix is kept as
 integers of 16 bits and one scale, which moves no weight by more than 1/65534 of the largest in its row; short
-vectors are kept as they are. The values of the best epoch would take as much room again, so they stay behind: from
-here on the values that were carried are the best so far, with the figure measured for them when they arrived.
+vectors are kept as they are. Where weights are averaged, the averages are kept so, and the weights below them as
+their differences from them, which are small and whose exact value the noise of the next steps forgets. If that does
+not fit, fewer bits are taken, as many as do.
+
+The values of the best epoch would take as much room again, so they stay behind: from here on the values that were
+carried are the best so far, with the figure measured for them when they arrived.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from pickle import UnpicklingError
@@ -26,15 +31,16 @@ from .columns import Windows
 from .fit import export, final_parts, make_task, precision
 from .folder import RunFolder
 from .modules import Task
+from .packing import packed, unpacked
 from .recipe import Recipe
 
 MOST = 56 << 20
 """Bytes of all files together."""
 PART = (16 << 20) - 4096
 """Bytes of one of them."""
-SHORT = 1 << 14
-"""Numbers that a tensor may have to be kept as it is."""
-LARGEST = 32767
+FORMS = ((16, 16), (16, 8), (14, 8), (13, 8), (12, 8), (11, 8), (10, 8), (9, 8), (8, 8))
+"""Bits of a value that is kept, and of a difference from it, where there are any: the first that fit are taken."""
+DAMAGED = (AttributeError, EOFError, KeyError, TypeError, ValueError, RuntimeError)
 
 
 class Carried(NamedTuple):
@@ -45,9 +51,11 @@ class Carried(NamedTuple):
     before: list[float]
     """Each member's figure on validation data with its values as they were."""
     after: list[float]
-    """With its values as they are after 16 bits."""
+    """With its values as they are carried."""
     best: list[float]
     """That of its best epoch, whose values stay behind."""
+    bits: list[int]
+    """Of a value, and of what a weight differs from its average, where there are averages."""
 
 
 def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None) -> Carried:
@@ -66,16 +74,12 @@ def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None
     trained, averaged = _taken(state, task)
     values = state["task"]["best"]["values"] if which == "best" else averaged or trained
     best = (task.sign * state["task"]["best"]["score"]).tolist()
-    carried = {name: packed(value) for name, value in values.items()}
-    below = {name: packed(value) for name, value in trained.items()} if averaged else {}
     state["task"]["best"]["values"] = {}
-    content = io.BytesIO()
-    torch.save({"state": state, "values": carried, "trained": below}, content)
-    whole = content.getvalue()
+    whole, carried, bits = _finest(state, values, trained if averaged else {})
     if len(whole) > MOST:
         raise RunError(f"{run} takes {len(whole) / 2**20:.1f} MiB to carry, more than {MOST >> 20}")
     before = validation(task, recipe, values, device)
-    after = validation(task, recipe, {name: unpacked(each) for name, each in carried.items()}, device)
+    after = validation(task, recipe, carried, device)
     about = {
         "recipe": recipe.to_dict(),
         "which": which,
@@ -83,10 +87,11 @@ def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None
         "before": before,
         "after": after,
         "best": best,
+        "bits": bits,
         "parts": _write_parts(whole, out),
     }
     write_json(out / "carry.json", about)  # last: without it there is nothing to unpack
-    return Carried(task.metric, len(whole), before, after, best)
+    return Carried(task.metric, len(whole), before, after, best, bits)
 
 
 def unpack(carry: Path, run: Path, *, device: str | None = None) -> Carried:
@@ -116,23 +121,22 @@ def unpack(carry: Path, run: Path, *, device: str | None = None) -> Carried:
         task.ensemble.load(trained or values)
         export(task, recipe, run)
         WholeFiles().save_checkpoint(state, folder.checkpoint)
-    return Carried(about["metric"], len(whole), about["before"], after, about["best"])
+    return Carried(about["metric"], len(whole), about["before"], after, about["best"], about.get("bits", [16]))
 
 
-def packed(value: Tensor) -> dict[str, Tensor]:
-    """A tensor of rows as integers of 16 bits and a scale for each row; a short one as it is."""
-    if value.numel() <= SHORT or not value.is_floating_point():
-        return {"exact": value.cpu()}
-    rows = value.cpu().double()
-    scale = rows.abs().amax(-1, keepdim=True) / LARGEST
-    numbers = (rows / torch.where(scale > 0, scale, 1.0)).round()
-    return {"numbers": numbers.to(torch.int16), "scale": scale.to(value.dtype)}
-
-
-def unpacked(content: Mapping[str, Tensor]) -> Tensor:
-    if "exact" in content:
-        return content["exact"]
-    return (content["numbers"].double() * content["scale"].double()).to(content["scale"].dtype)
+def _finest(
+    state: dict[str, Any], values: Mapping[str, Tensor], trained: Mapping[str, Tensor]
+) -> tuple[bytes, dict[str, Tensor], list[int]]:
+    """A training in the finest form that fits, or in the coarsest; its values as they come back; and their bits."""
+    for bits, below in FORMS:
+        kept = {name: packed(value, bits) for name, value in values.items()}
+        carried = {name: unpacked(each) for name, each in kept.items()}
+        differences = {name: packed(value, below, carried[name]) for name, value in trained.items()}
+        content = io.BytesIO()
+        torch.save({"state": state, "values": kept, "differences": differences}, content)
+        if content.tell() <= MOST:
+            break
+    return content.getvalue(), carried, [bits, below] if trained else [bits]
 
 
 @torch.no_grad()
@@ -194,11 +198,13 @@ def _read_content(
             raise KeyError(*missing)
         recipe = Recipe.from_dict(about["recipe"])
         content = torch.load(io.BytesIO(whole), map_location="cpu", weights_only=True)
-        values, trained = (
-            {name: unpacked(each) for name, each in content[part].items()} for part in ("values", "trained")
-        )
+        values = {name: unpacked(each) for name, each in content["values"].items()}
+        if "trained" in content:  # as versions wrote it that knew no differences
+            trained = {name: unpacked(each) for name, each in content["trained"].items()}
+        else:
+            trained = {name: unpacked(each, values[name]) for name, each in content["differences"].items()}
         return recipe, content["state"], values, trained
-    except (AttributeError, EOFError, KeyError, TypeError, ValueError, RuntimeError, UnpicklingError) as error:
+    except (*DAMAGED, UnpicklingError, zlib.error) as error:
         said = str(error).partition("\n")[0]
         raise RunError(f"{carry} holds no training that can be read: {type(error).__name__} {said}") from error
 
