@@ -165,23 +165,26 @@ def test_averages_in_fewer_bits(
     assert there["values"] == pytest.approx(here["values"], rel=2e-3)
 
 
-def test_the_finest_form_that_fits(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(packing, "SHORT", 100)
-    recipe = replace(recipe, optimisation=replace(recipe.optimisation, average_from=0))
-    stopped(recipe, tmp_path / "here", 9, monkeypatch)
+@pytest.mark.parametrize("with_averages", [True, False])
+def test_the_finest_form_that_fits(with_averages: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    values = {"a": torch.randn(1, 500, 80), "b": torch.randn(1, 10)}
+    trained = {name: value + 0.1 * torch.randn_like(value) for name, value in values.items()}
+    given = ({"step": 3}, values, trained if with_averages else {})
+    forms = [form for form in carry.FORMS if with_averages or form != (16, 8)]
     sizes = []
-    for number, form in enumerate(carry.FORMS):
+    for form in forms:
         with monkeypatch.context() as patch:
             patch.setattr(carry, "FORMS", (form,))
-            sizes.append(carry.pack(tmp_path / "here", tmp_path / f"alone-{number}").size)
+            sizes.append(len(carry._finest(*given)[0]))
     assert sizes == sorted(sizes, reverse=True)
-    for number, form in enumerate(carry.FORMS):
-        monkeypatch.setattr(carry, "MOST", sizes[number])
-        found = carry.pack(tmp_path / "here", tmp_path / f"fits-{number}")
-        assert (found.bits, found.size) == (list(form), sizes[number])
+    for form, size in zip(forms, sizes, strict=True):
+        monkeypatch.setattr(carry, "MOST", size)
+        whole, carried, bits = carry._finest(*given)
+        assert (len(whole), bits) == (size, list(form) if with_averages else [form[0]])
+        torch.testing.assert_close(carried["a"], values["a"], rtol=0, atol=8 / 2 ** form[0])
     monkeypatch.setattr(carry, "MOST", sizes[-1] - 1)
-    with pytest.raises(RunError, match="MiB to carry"):
-        carry.pack(tmp_path / "here", tmp_path / "other")
+    assert len(carry._finest(*given)[0]) == sizes[-1]  # and is refused by its size
 
 
 def test_what_an_earlier_version_packed_is_read(recipe: Recipe, tmp_path: Path) -> None:

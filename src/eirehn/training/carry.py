@@ -128,12 +128,19 @@ def _finest(
     state: dict[str, Any], values: Mapping[str, Tensor], trained: Mapping[str, Tensor]
 ) -> tuple[bytes, dict[str, Tensor], list[int]]:
     """A training in the finest form that fits, or in the coarsest; its values as they come back; and their bits."""
+    numbers = sum(value.numel() for value in values.values())
+    tried = None  # bits for each number, and the bytes of all
     for bits, below in FORMS:
+        taken = bits + below if trained else bits
+        # All but the first eight bits take room as they are, so that other forms need no trial.
+        if tried and tried[1] - (tried[0] - taken) * numbers / 8 > 1.01 * MOST and (bits, below) != FORMS[-1]:
+            continue
         kept = {name: packed(value, bits) for name, value in values.items()}
         carried = {name: unpacked(each) for name, each in kept.items()}
         differences = {name: packed(value, below, carried[name]) for name, value in trained.items()}
         content = io.BytesIO()
         torch.save({"state": state, "values": kept, "differences": differences}, content)
+        tried = taken, content.tell()
         if content.tell() <= MOST:
             break
     return content.getvalue(), carried, [bits, below] if trained else [bits]
