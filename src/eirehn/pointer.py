@@ -21,7 +21,11 @@ class Memory(NamedTuple):
 class PointerSentinel(nn.Module):
     """`p(w) = g p_vocab(w) + Σ_{i: w_i = w} a_i` over the last `window` words, the present one among them, with
     `[a; g] = softmax([q · h_i; q · s])`, `q = tanh(W h + b)`, and a learned sentinel s, whose share g is left to
-    the vocabulary."""
+    the vocabulary.
+
+    What trains all of it is the cross-entropy of p. Beside that the authors give the pointer a loss of its own,
+    `−log(g + Σ_{i: w_i = w} a_i)` for the word w that came: it is to point at w, wherever that stands, or to leave
+    the word to the vocabulary, which of the two is all the same."""
 
     def __init__(self, hidden_size: int, window: int, bound: float = 0.1) -> None:
         super().__init__()
@@ -30,8 +34,11 @@ class PointerSentinel(nn.Module):
         self.sentinel = nn.Parameter(torch.empty(hidden_size))
         fill_uniform(bound, self.query.weight, self.query.bias, self.sentinel)
 
-    def forward(self, out: Tensor, tokens: Tensor, logits: Tensor, memory: Memory | None) -> tuple[Tensor, Memory]:
-        """Logarithms of p, (B, T, V), for outputs (B, T, H) at `tokens` (B, T); and what to point at next."""
+    def forward(
+        self, out: Tensor, tokens: Tensor, logits: Tensor, memory: Memory | None, target: Tensor | None = None
+    ) -> tuple[Tensor, Memory, Tensor | None]:
+        """Logarithms of p, (B, T, V), for outputs (B, T, H) at `tokens` (B, T); what to point at next; and where it
+        is known what came, `target` (B, T), the pointer's own loss, (B, T)."""
         memory = self.empty(out) if memory is None else Memory(*memory)
         keys = torch.cat([memory.outputs.to(out.dtype), out], 1)  # (B, L + T, H)
         words = torch.cat([memory.words, tokens], 1)  # (B, L + T)
@@ -40,8 +47,14 @@ class PointerSentinel(nn.Module):
         pointed, left = shares[..., :-1], shares[..., -1:]  # (B, T, L + T), (B, T, 1)
         places = words.clamp(min=0).unsqueeze(1).expand_as(pointed)
         p = (left * at_least_float32(logits).softmax(-1)).scatter_add(-1, places, pointed)
-        log_p = p.clamp(min=torch.finfo(p.dtype).tiny).log()
-        return log_p, Memory(keys[:, -self.window :], words[:, -self.window :])
+        memory = Memory(keys[:, -self.window :], words[:, -self.window :])
+        loss = None if target is None else self._loss(pointed, left, words, target)
+        return _log(p), memory, loss
+
+    @staticmethod
+    def _loss(pointed: Tensor, left: Tensor, words: Tensor, target: Tensor) -> Tensor:
+        right = words.unsqueeze(1) == target.unsqueeze(-1)  # (B, T, L + T)
+        return -_log(left.squeeze(-1) + (pointed * right).sum(-1))
 
     def empty(self, out: Tensor) -> Memory:
         words = out.new_full((out.size(0), self.window), -1, dtype=torch.int64)
@@ -57,3 +70,7 @@ class PointerSentinel(nn.Module):
         window = (at <= now) & (at > now - self.window)  # (T, L + T)
         seen = window & (words >= 0).unsqueeze(1)  # (B, T, L + T)
         return torch.cat([seen, torch.ones_like(seen[..., :1])], -1)
+
+
+def _log(chance: Tensor) -> Tensor:
+    return chance.clamp(min=torch.finfo(chance.dtype).tiny).log()

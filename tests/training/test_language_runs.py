@@ -89,8 +89,13 @@ def test_a_training_that_was_stopped_has_the_same_bits(
 
 def test_a_pointer_goes_on_in_the_middle_of_an_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What it can point at is a part of the state that is saved."""
-    recipe = small_language_recipe(written(tmp_path, train=500, test=100), optimizer="sgd", epochs=2)
-    recipe = replace(recipe, network=Network("LSTM", 8, pointer=5))
+    data = written(tmp_path, train=500, test=100)
+    recipe = small_language_recipe(data, optimizer="sgd", epochs=2)
+    recipe = replace(
+        recipe,
+        network=Network("LSTM", 8, pointer=5),
+        optimisation=replace(recipe.optimisation, pointer_loss=1.0),
+    )
     fit.train(recipe, tmp_path / "straight")
     train_with_stops(recipe, tmp_path / "stopped", [StopAt(4, killed=False)], monkeypatch, 1e9)
     same(tmp_path / "stopped", tmp_path / "straight")

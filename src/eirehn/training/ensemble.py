@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_map, tree_map_only
 
 from ..models import LanguageModel, Outcome, SequenceModel
 
@@ -46,24 +46,28 @@ class Ensemble(nn.Module):
     ) -> Outcome:
         """The outcomes of all members, stacked, for `x` (M, B, T, X) that ends after `lengths` (M, B) steps and for
         states `hx` as an outcome has them."""
-        options = {"max_depth": max_depth, "with_cost": with_cost}
+        prediction, state, depth, *cost = self._run(x, hx, None, lengths, max_depth=max_depth, with_cost=with_cost)
+        return Outcome(prediction, state, depth, cost[0] if cost else None)
+
+    def pointing(self, x: Tensor, hx: Any, target: Tensor, *, with_cost: bool = False) -> tuple[Outcome, Tensor]:
+        """As a call, and the losses, (M, B, T), of the members' pointers for `target` (M, B, T)."""
+        prediction, state, depth, *cost, loss = self._run(x, hx, target, None, with_cost=with_cost)
+        return Outcome(prediction, state, depth, cost[0] if cost else None), loss
+
+    def _run(self, x: Tensor, hx: Any, target: Tensor | None, lengths: Tensor | None, **options: Any) -> Any:
         form = self._form[0].train(self.training)
         values = {f"model.{name}": value for name, value in zip(self.names, self.stacked, strict=True)}
         if lengths is not None:
             # One after the other: each member's batch is packed in a way of its own.
-            each = [self._alone(form, values, index, x, hx, lengths, options) for index in range(self.size)]
-            parts = tree_map(lambda *parts: torch.stack(parts), *each)
-        elif self.size == 1:
-            parts = tree_map(lambda part: part[None], self._alone(form, values, 0, x, hx, None, options))
-        else:  # with dropout each member draws its own masks
-            in_dims = (0, 0, None if hx is None else 0)
-            parts = vmap(
-                lambda own, each, state: functional_call(form, own, (each, state), options),
-                in_dims,
-                randomness="different",
-            )(values, x, hx)
-        prediction, state, depth, *cost = parts
-        return Outcome(prediction, state, depth, cost[0] if cost else None)
+            each = [self._alone(form, values, index, x, hx, None, lengths, options) for index in range(self.size)]
+            return tree_map(lambda *parts: torch.stack(parts), *each)
+        if self.size == 1:
+            return tree_map(lambda part: part[None], self._alone(form, values, 0, x, hx, target, None, options))
+        return vmap(
+            lambda own, each, state, wanted: functional_call(form, own, (each, state, wanted), options),
+            (0, 0, None if hx is None else 0, None if target is None else 0),
+            randomness="different",  # with dropout each member draws its own masks
+        )(values, x, hx, target)
 
     @staticmethod
     def _alone(
@@ -72,12 +76,13 @@ class Ensemble(nn.Module):
         index: int,
         x: Tensor,
         hx: Any,
+        target: Tensor | None,
         lengths: Tensor | None,
         options: dict[str, Any],
     ) -> Any:
         # The gradient of value[index] is a copy into zeros, which one member can do without.
         own = {name: value.squeeze(0) if len(value) == 1 else value[index] for name, value in values.items()}
-        given = (x[index], None if hx is None else tree_map(lambda part: part[index], hx))
+        given = tree_map_only(Tensor, lambda part: part[index], (x, hx, target))
         if lengths is not None:
             options = {**options, "lengths": lengths[index]}
         return functional_call(form, own, given, options)
@@ -123,6 +128,14 @@ class _Runner(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, x: Tensor, hx: Any, **options: Any) -> tuple[Any, ...]:
-        outcome = self.model.run(x, hx, **options)
-        return outcome[:3] if outcome.cost is None else tuple(outcome)  # vmap returns tensors only
+    def forward(self, x: Tensor, hx: Any, target: Tensor | None, **options: Any) -> tuple[Any, ...]:
+        model: Any = self.model
+        if target is None:
+            return self._tensors(model.run(x, hx, **options))
+        outcome, loss = model.run_pointing(x, hx, target, **options)
+        return (*self._tensors(outcome), loss)
+
+    @staticmethod
+    def _tensors(outcome: Outcome) -> tuple[Any, ...]:
+        """What is there: vmap returns tensors only."""
+        return outcome[:3] if outcome.cost is None else tuple(outcome)

@@ -116,7 +116,7 @@ class Task(pl.LightningModule):
         target: Tensor = batch[1]
         lengths: Tensor | None = batch[2] if len(batch) > 3 else None  # (M, B)
         share: float = batch[-1]
-        outcome: Outcome = self.ensemble(x, self.carried, lengths=lengths, with_cost=self.optimisation.price > 0)
+        outcome, besides = self._outcome(x, target, lengths)
         self.carry(outcome.state)
         errors = self.errors(outcome.prediction, target)  # (M,)
         rows = x.size(1) if share > 0 else 0  # a process that only takes part does not count
@@ -124,8 +124,18 @@ class Task(pl.LightningModule):
             self.sums += torch.stack([errors.double() * rows, torch.full_like(self.sums[1], rows)])
         if outcome.cost is not None:
             errors = errors + self.optimisation.price * mean_over_steps(outcome.cost, lengths)
+        if besides is not None:
+            errors = errors + besides
         # A member's gradient comes from its own summand alone, so the sum trains each as if alone.
         return errors.sum() * (share * self.scale(target))
+
+    def _outcome(self, x: Tensor, target: Tensor, lengths: Tensor | None) -> tuple[Outcome, Tensor | None]:
+        """What the members make of a batch, and what each is to lower besides its error and its depth, (M,)."""
+        with_cost = self.optimisation.price > 0
+        if not self.optimisation.pointer_loss:
+            return self.ensemble(x, self.carried, lengths=lengths, with_cost=with_cost), None
+        outcome, loss = self.ensemble.pointing(x, self.carried, target, with_cost=with_cost)
+        return outcome, self.optimisation.pointer_loss * loss.flatten(1).mean(1)
 
     def configure_gradient_clipping(self, *_: Any, **__: Any) -> None:
         if self.optimisation.penalty:

@@ -48,6 +48,8 @@ class Optimisation:
     """Each member's gradient is scaled down to this norm."""
     price: float = 0.0
     """Price of depth: this much times the mean cost of depth is added to the loss."""
+    pointer_loss: float = 0.0
+    """Language models with a pointer: this much of the pointer's own loss is added (Merity et al. 2016)."""
     smoothing: float = 0.0
     """Of a classification: this share of a target's weight is dealt to all classes alike."""
     average: float = 0.0
@@ -66,6 +68,7 @@ class Optimisation:
         finite("weight_decay", self.weight_decay, least=0.0)
         finite("price", self.price, least=0.0)
         finite("penalty", self.penalty, least=0.0)
+        finite("pointer_loss", self.pointer_loss, least=0.0)
         finite("decay", self.decay, above=0.0)
         boolean("sum_steps", self.sum_steps)
         for name in ("decay_from", "average_from", "average_after"):

@@ -69,6 +69,8 @@ class Recipe:
             raise ValueError(f"seeds must be different from each other, got {list(self.seeds)}")
         if not all(isinstance(seed, int) and 0 <= seed < 2**32 for seed in self.seeds):
             raise ValueError(f"seeds must be integers of at least 0 and below 2**32, got {list(self.seeds)}")
+        if self.optimisation.pointer_loss and not (self.network.pointer and self.data.task == "language"):
+            raise ValueError("optimisation.pointer_loss is for language models with network.pointer")
 
     def to_dict(self) -> dict[str, Any]:
         content = dataclasses.asdict(self)
