@@ -101,6 +101,8 @@ def generate(
     """
     positive_int("tokens", tokens)
     finite("temperature", temperature, least=0.0)
+    if not 0 <= seed < 2**63:
+        raise ValueError(f"seed must be at least 0 and below 2**63, got {seed}")
     random = torch.Generator().manual_seed(seed)
     model = model.eval()
     reader = _Reader(model, max_depth)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import signal
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -210,8 +213,9 @@ def test_generate_by_command(trained: Path, capsys: pytest.CaptureFixture[str]) 
     with_depth = capsys.readouterr().out
     assert with_depth.split()[0] == "w1₂"
     assert with_depth.translate(str.maketrans("", "", "₂¶")).split() == words
-    assert cli.main([*command, "--temperature", "-1"]) == 2
-    assert "temperature" in capsys.readouterr().err
+    for flag, wrong in (("temperature", "-1"), ("seed", "-1"), ("seed", str(2**63)), ("tokens", "0")):
+        assert cli.main([*command, f"--{flag}", wrong]) == 2
+        assert f"eirehn: {flag} must be" in capsys.readouterr().err
 
 
 def test_lines_and_depths_as_they_are_printed() -> None:
@@ -248,6 +252,57 @@ def test_texts_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         assert capsys.readouterr().out.strip()
 
 
+def test_texts_have_a_recipe_of_their_own(tmp_path: Path) -> None:
+    """Where none is named, and no YAML file says another."""
+    data = written(tmp_path, train=1000, test=60)
+    small = [
+        "--network.hidden_size=8",
+        "--network.max_depth=1",
+        "--optimisation.epochs=1",
+        "--hardware.accelerator=cpu",
+    ]
+    command = ["train", "--text", data.train, data.validation, data.test, *small]
+    assert cli.main([*command, "--out", str(tmp_path / "run")]) == 0
+    recipe = Recipe.from_dict(read_json(tmp_path / "run" / "recipe.json"))
+    assert (recipe.name, recipe.optimisation.optimizer, recipe.seeds) == ("lm", "adamw", (0,))
+
+
+def test_what_cannot_be_evaluated_together_is_told_first(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from small import small
+
+    fit.train(small(epochs=1), tmp_path / "other")
+    capsys.readouterr()
+    assert cli.main(["evaluate", str(trained), str(tmp_path / "other"), "--together"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "only language models are evaluated together" in err
+
+
+def test_a_run_without_a_model(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "recipe.json").write_bytes((trained / "recipe.json").read_bytes())
+    for command in ("evaluate", "generate"):
+        assert cli.main([command, str(tmp_path)]) == 2
+        assert "holds no trained model" in capsys.readouterr().err
+
+
+def test_writing_that_is_stopped_is_not_saved(trained: Path, tmp_path: Path) -> None:
+    """Only of what is saved it is said that it goes on."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", "eirehn", "generate", str(trained), "--tokens", "100000000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # also where tests run in the background
+    )
+    assert process.stdout is not None
+    process.stdout.read(200)
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert told == b"eirehn: stopped\n"
+
+
 @pytest.mark.parametrize(
     ("command", "message"),
     [
@@ -255,6 +310,10 @@ def test_texts_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
         (["train", "--recipe", "lm", "--text", "a.txt", "b.txt"], "three files"),
         (["train", "--recipe", "lm", "--text", "a.txt", "b.txt", "c.txt"], "cannot read .*a.txt"),
         (["train", "--recipe", "lm", "--text", "a", "b", "c", "--level", "line"], "level must be one of"),
+        (["train", "--level", "char"], "--level is for your own texts: --text"),
+        (["evaluate", "a", "--batch", "x"], "eirehn: --batch must be a whole number, got x"),
+        (["generate", "a", "--tokens", "1.5"], "eirehn: --tokens must be a whole number, got 1.5"),
+        (["generate", "a", "--temperature", "nan"], "eirehn: --temperature must be a number, got nan"),
     ],
 )
 def test_wrong_commands(
@@ -283,7 +342,7 @@ def test_a_text_too_short_leaves_nothing_behind(
     assert cli.main([*command, "--out", str(tmp_path / "run")]) == 2
     told = capsys.readouterr().err
     assert told.count("\n") == 1
-    expected = "3 tokens, for batch_size 20 and steps 35" if short == "train" else "has no two characters"
+    expected = "it has 4 tokens, and 701 are needed" if short == "train" else "has no two characters"
     assert expected in told
     assert not (tmp_path / "run").exists()
 

@@ -42,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"eirehn: {one_line(error)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print(f"eirehn: stopped; the same command goes on from what is saved: {as_command(given)}", file=sys.stderr)
+        goes_on = f"; the same command goes on from what is saved: {as_command(given)}"
+        print(f"eirehn: stopped{goes_on if given[0] in SAVING else ''}", file=sys.stderr)
         return 130
     except BrokenPipeError:  # whoever read our output has gone, and Python would say so when it flushes
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -92,6 +93,8 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "recipes": recipes,
     "data": data,
 }
+SAVING = ("reproduce", "train", "data")
+"""Commands whose work is saved as it goes on."""
 
 
 def entry() -> NoReturn:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -30,7 +31,20 @@ def parse(parser: ArgumentParser, given: list[str]) -> Any:
     try:
         return parser.parse_args(given)
     except ArgumentError as error:
-        raise UsageError(f"{one_line(error)} (eirehn {parser.prog.split()[-1]} --help)") from None
+        raise UsageError(f"{_plainly(one_line(error))} (eirehn {parser.prog.split()[-1]} --help)") from None
+
+
+KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text"}
+
+
+def _plainly(told: str) -> str:
+    """What the parser says of a value of another type, without its talk of classes; anything else as it is."""
+    key = re.match(r'Parser key "([\w.]+)":', told)
+    kinds = [KINDS[kind] for kind in re.findall(r"Expected a <class '(\w+)'>", told) if kind in KINDS]
+    given = re.search(r"(?:Got|Given) value: (.*)$", told)
+    if key is None or given is None or not kinds:
+        return told
+    return f"--{key[1]} must be {' or '.join(kinds)}, got {given[1]}"
 
 
 def value_of(flag: str, given: Sequence[str]) -> str | None:

@@ -21,8 +21,10 @@ def evaluate(given: list[str]) -> None:
     parser.add_argument("--together", action="store_true", help="of all language models of all runs as one, too")
     asked = parse(parser, given)
     from ..training.evaluation import evaluate as measure
-    from ..training.evaluation import evaluate_together
+    from ..training.evaluation import evaluate_together, text_of_all
 
+    if asked.together:
+        text_of_all(asked.runs, asked.split)  # told before anything is read for long
     options = {name: asked[name] for name in ("split", "which", "max_depth", "batch", "device")}
     for run in asked.runs:
         figures = measure(run, **options)

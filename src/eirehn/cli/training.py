@@ -32,8 +32,13 @@ def train(given: list[str]) -> None:
     parser.add_argument("--level", type=str | None, help="of your own texts: word or char")
     given = _config_first(_with_texts(_with_path(given)))
     named = value_of("--recipe", given)
-    start = Recipe() if named is None else find(named)
+    # What texts are trained by, where nothing else is said; a YAML file says it.
+    text = value_of("--data.kind", given) == "text" and value_of("--config", given) is None
+    usual = "lm" if text else None
+    start = Recipe() if (name := named if named is not None else usual) is None else find(name)
     kind = _data_kind(given) or start.data.kind
+    if kind != "text" and value_of("--data.level", given):
+        raise UsageError("--level is for your own texts: --text TRAIN VALIDATION TEST")
     parser.add_class_arguments(Recipe, skip={"data"})
     parser.add_class_arguments(data_kind(kind), "data")
     parser.add_argument("--data.kind", type=str, default=kind, help=f"one of {', '.join(DATA)}")

@@ -139,7 +139,7 @@ def blocks(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
                 text = decoder.decode(content, not content)
                 if "\0" in text:
                     at = line + text[: text.index("\0")].count("\n")
-                    raise RunError(f"{path}, line {at}: a zero byte; this is no text, or not in {encoding}")
+                    raise RunError(f"{path}, line {at}: a zero byte; {_no_text(encoding)}")
                 if text:
                     yield line, text
                 line += text.count("\n")
@@ -148,11 +148,13 @@ def blocks(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
     except UnicodeDecodeError as error:
         at = line + error.object[: error.start].count(b"\n")
         byte = error.object[error.start]
-        raise RunError(
-            f"{path}, line {at}: byte 0x{byte:02x} is not {encoding}; this is no text, or not in {encoding}"
-        ) from error
+        raise RunError(f"{path}, line {at}: byte 0x{byte:02x} is not {encoding}; {_no_text(encoding)}") from error
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _no_text(encoding: str) -> str:
+    return f"this is no text, or not in {encoding} (data.encoding says in what)"
 
 
 def _decoder(encoding: str) -> codecs.IncrementalDecoder:

@@ -25,8 +25,8 @@ class Columns:
         self.length = x.size(1)
         if len(self) < 1:
             raise ValueError(
-                f"the text to train on is too short, {text.x.size(1)} tokens, for batch_size {batch_size} and "
-                f"steps {steps}"
+                f"the text to train on is too short for batch_size {batch_size} and steps {steps}: it has "
+                f"{text.x.size(1) + 1} tokens, and {batch_size * steps + 1} are needed"
             )
         self.x, self.target = x[rank::world], target[rank::world]
         self.share = len(self.x) * world / batch_size

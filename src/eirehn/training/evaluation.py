@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..checks import positive_int, usable_device
 from ..data.splits import Split, Splits
-from ..files import read_json
+from ..files import RunError, read_json
 from ..loading import KEPT, check_values, read_values
 from .fit import final_parts, make_task, precision
 from .folder import RunFolder
@@ -71,15 +71,10 @@ def evaluate_together(
     Members that have diverged from their first epoch on are left out where their best epoch is asked for.
     """
     chances: Tensor | None = None  # (N,): the sum over members of what each gave the token that came
-    members, text, left_out = 0, None, []
+    members, left_out = 0, []
+    own = text_of_all(runs, split)
     for run in runs:
         recipe, task, values = _read(run, which, device)
-        own = _split(recipe, split)
-        if recipe.data.task != "language":
-            raise ValueError(f"only language models are evaluated together, and {run} is none")
-        if text is not None and (own.target.shape != text.shape or not bool((own.target == text).all())):
-            raise ValueError(f"models are evaluated together on one text, and that of {run} is another")
-        text = own.target
         there = _trained(run, which)
         left_out += [f"{run}, seed {seed}" for seed, ready in zip(recipe.seeds, there, strict=True) if not ready]
         if not any(there):
@@ -89,8 +84,24 @@ def evaluate_together(
         chances = found if chances is None else chances + found
         members += sum(there)
     if chances is None:
-        raise ValueError("there are no models to evaluate together" + (": none has a best epoch" if runs else ""))
+        raise ValueError("there are no models to evaluate together: none has a best epoch")
     return Together("perplexity", members, math.exp(-(chances / members).log().mean().item()), left_out)
+
+
+def text_of_all(runs: Sequence[Path], split: str = "test") -> Split:
+    """The text that these runs are evaluated on together; refused where they are none of one text."""
+    found: list[Split] = []
+    for run in runs:
+        recipe = RunFolder(run).recipe()
+        if recipe.data.task != "language":
+            raise ValueError(f"only language models are evaluated together, and {run} is none")
+        own = _split(recipe, split)
+        if found and (own.x.shape != found[0].x.shape or not bool((own.target == found[0].target).all())):
+            raise ValueError(f"models are evaluated together on one text, and that of {run} is another")
+        found.append(own)
+    if not found:
+        raise ValueError("there are no runs to evaluate together")
+    return found[0]
 
 
 def _trained(run: Path, which: str) -> list[bool]:
@@ -122,9 +133,12 @@ def _read(run: Path, which: str, device: str | None) -> tuple[Recipe, Task, dict
     if which not in KEPT:
         raise ValueError(f"which must be one of {', '.join(KEPT)}, got {which!r}")
     recipe = RunFolder(run).recipe()
+    path = run / f"{which}.safetensors"
+    if not path.exists():
+        raise RunError(f"{run} holds no trained model: it has no {path.name}")
     task = make_task(recipe)
-    values = read_values(run / f"{which}.safetensors")
-    check_values(task.ensemble.values(), values, run / f"{which}.safetensors")
+    values = read_values(path)
+    check_values(task.ensemble.values(), values, path)
     place = usable_device(device)
     task.to(place, next(iter(values.values())).dtype)
     return recipe, task, values
