@@ -18,7 +18,8 @@ from eirehn.files import RunError, read_json
 from eirehn.models import LanguageModel, Network
 from eirehn.recipes import find, language_report, reading
 from eirehn.recipes.analysis import Trained
-from eirehn.recipes.reproduce import report_on
+from eirehn.recipes.experiments import Experiment
+from eirehn.recipes.reproduce import report_on, reproduce
 from eirehn.recipes.results import row
 from eirehn.report.html import render
 from eirehn.training.columns import Windows
@@ -299,3 +300,26 @@ def test_tables_of_the_paper(tmp_path: Path) -> None:
     assert (found.millions, found.paper_validation, found.paper_test, found.test) == (25, 70.0, 66.2, 70.5)
     assert by_model["Ensemble of LSTMs (Zaremba 2014)"].millions is None
     assert by_model["ours"].millions == 25.34
+
+
+@torch.no_grad()
+def test_figures_to_report_read_the_text_in_one(tmp_path: Path) -> None:
+    """Of a reproduced row: test from end to end; validation, which only chooses, in columns from nothing."""
+    data = written(tmp_path, train=1200, test=390)
+    recipe = replace(small_language_recipe(data, epochs=2), name="row", network=NETWORKS["elastic"])
+    experiment = Experiment("texts", "Texts", "Some words.", [recipe])
+    results = reproduce(experiment, tmp_path / "all", command="", jobs=1)
+    assert "in one column" in results["evaluation"]
+    model, texts = eirehn.load(tmp_path / "all" / "row"), data.texts()
+
+    def perplexity(text: torch.Tensor, columns: int) -> float:
+        length = (len(text) - 1) // columns
+        inputs, wanted = (text.long()[at : at + columns * length].view(columns, length) for at in (0, 1))
+        chances = model(inputs).double().softmax(-1).gather(-1, wanted.unsqueeze(-1))
+        return float((-chances.log().mean()).exp())
+
+    found = results["rows"][0]
+    assert found["values"][0] == pytest.approx(perplexity(texts.test, 1), rel=1e-5)
+    assert found["values"][0] != pytest.approx(perplexity(texts.test, 10), rel=1e-4)
+    chosen_by = read_json(tmp_path / "all" / "row" / "result.json")["best_validation"][0]
+    assert chosen_by == pytest.approx(perplexity(texts.validation, 10), rel=1e-5)
