@@ -15,6 +15,7 @@ import torch
 from language import small_language_recipe, written
 from test_resume import StopAt, same, train_with_stops
 
+from eirehn import cli
 from eirehn.data import language, stored
 from eirehn.training import fit
 from eirehn.training.evaluation import evaluate
@@ -38,6 +39,20 @@ def test_the_same_bits_as_in_memory(level: str, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(stored, "LARGE", 1 << 30)
     language._read_texts.cache_clear()
     assert evaluate(tmp_path / "memory", batch=3) == in_files
+
+
+def test_a_text_that_takes_long_is_told_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = written(tmp_path, train=500, test=100)
+    command = ["train", "--text", data.train, data.validation, data.test, "--data.steps=5", "--network.max_depth=1"]
+    command += ["--network.hidden_size=4", "--optimisation.epochs=1", "--hardware.accelerator=cpu", "--out"]
+    monkeypatch.setenv("EIREHN_CACHE_DIR", str(tmp_path / "cache"))
+    for large, run, expected in ((1 << 20, "a", 0), (100, "b", 1), (100, "c", 0)):
+        monkeypatch.setattr(stored, "LARGE", large)
+        language._read_texts.cache_clear()  # as in a new process
+        assert cli.main([*command, str(tmp_path / run)]) == 0
+        assert capsys.readouterr().err.count(f"reading {data.train}, once") == expected
 
 
 @pytest.mark.slow

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -63,10 +64,13 @@ def _resume(given: list[str]) -> None:
 
 
 def _train(recipe: Recipe, folder: Path) -> None:
+    from ..data.language import TextData
     from ..training.fit import first_process
     from ..training.fit import train as carry_out
     from ..training.progress import Display
 
+    if isinstance(recipe.data, TextData) and (path := recipe.data.takes_long()) is not None:
+        print(f"eirehn: reading {path}, once; a gigabyte takes minutes", file=sys.stderr)
     with Display(console()) as display:
         result = going_on(lambda: carry_out(recipe, folder, tell=display))
     if first_process():

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..checks import positive_int
 from ..files import RunError
 from .splits import Split, Splits
-from .stored import State, checksum, is_large, state, stored_text, stored_vocabulary
+from .stored import State, checksum, is_known, is_large, state, stored_text, stored_vocabulary
 from .text import encode, vocabulary_of
 from .vocabulary import Vocabulary, check_level
 
@@ -105,6 +105,12 @@ class TextData(LanguageData):
         files = [file.resolve() for file in self._files()]
         names = dict(zip(("train", "validation", "test"), map(str, files), strict=True))
         return replace(self, **names, sha256=self.sha256 or _checksum(files))  # type: ignore[arg-type]  # all text
+
+    def takes_long(self) -> Path | None:
+        """The text to train on, where it is large and has not been read before."""
+        path = self._files()[0]
+        known = not is_large(path) or is_known(path, self.level, self.most, self.encoding)
+        return None if known else path
 
     def texts(self) -> Texts:
         files = self._files()

@@ -57,6 +57,11 @@ def _checksum(path: Path, state: State) -> bytes:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
 
 
+def is_known(path: Path, level: str, most: int | None, encoding: str) -> bool:
+    """Whether a large text has been read before, or else will take its time."""
+    return _place(path, "vocabulary", "json", [level, most, encoding]).exists()
+
+
 def stored_vocabulary(path: Path, level: str, most: int | None, encoding: str) -> Vocabulary:
     """As `vocabulary_of`, or what an earlier call has kept of it."""
 
@@ -93,9 +98,8 @@ def _kept(
 ) -> T:
     """What was kept of the text, or what `make` now keeps in the file it is given."""
     before = state(path)
-    key = json.dumps([FORM, checksum(path).hex(), *depends_on]).encode()
-    folder = _folder()
-    kept = folder / f"{kind}-{hashlib.sha256(key).hexdigest()[:32]}.{suffix}"
+    kept = _place(path, kind, suffix, depends_on)
+    folder = kept.parent
     with _alone(folder):  # of several processes that train together one reads the text
         try:
             return read(kept)
@@ -114,9 +118,10 @@ def _kept(
         return found
 
 
-def _folder() -> Path:
+def _place(path: Path, kind: str, suffix: str, depends_on: list[Any]) -> Path:
+    key = json.dumps([FORM, checksum(path).hex(), *depends_on]).encode()
     try:
-        return cache_dir() / "texts"
+        return cache_dir() / "texts" / f"{kind}-{hashlib.sha256(key).hexdigest()[:32]}.{suffix}"
     except RuntimeError as error:  # there is no home
         raise RunError("there is no folder for what is kept of large texts: EIREHN_CACHE_DIR names one") from error
 
