@@ -12,7 +12,7 @@ import torch
 from eirehn.data import language, stored
 from eirehn.data.language import TextData
 from eirehn.data.text import encode, vocabulary_of
-from eirehn.files import RunError
+from eirehn.files import RunError, lock
 
 
 @pytest.fixture(autouse=True)
@@ -99,6 +99,23 @@ def test_a_text_that_changes_while_it_is_read(data: TextData, cache: Path, monke
     with pytest.raises(RunError, match=r"train\.txt has changed while it was read"):
         data.texts()
     assert not list(cache.glob("*.npy"))
+
+
+def test_two_processes_at_once(data: TextData, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One waits for the other, but not for ever; what that is writing stays."""
+    expected = data.texts().train.tolist()
+    (text,) = (path for path in cache.glob("*.npy") if len(np.load(path)) == len(expected))
+    text.unlink()
+    others = cache / f".{text.name}.other.tmp"
+    others.write_bytes(b"half of it")
+    monkeypatch.setattr(stored, "PATIENCE", 0.3)
+    with open(cache / ".lock", "ab") as file:
+        assert lock(file)
+        assert again(data).train.tolist() == expected
+        assert others.exists()
+    text.unlink()
+    assert again(data).train.tolist() == expected
+    assert not others.exists()
 
 
 def test_no_place_to_keep_it(data: TextData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

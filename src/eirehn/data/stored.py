@@ -24,6 +24,7 @@ from .vocabulary import Vocabulary
 
 LARGE = 16 << 20
 """Bytes of a text whose numbers are no longer kept in memory."""
+PATIENCE = 300.0  # seconds; not every file system has locks
 FORM = 1  # counts up with what is made of a text
 
 State = tuple[int, int]
@@ -100,11 +101,11 @@ def _kept(
     before = state(path)
     kept = _place(path, kind, suffix, depends_on)
     folder = kept.parent
-    with _alone(folder):  # of several processes that train together one reads the text
+    with _alone(folder) as alone:  # of several processes that train together one reads the text
         try:
             return read(kept)
         except (OSError, ValueError, EOFError, RunError):
-            for left in folder.glob(f".{kept.name}.*.tmp"):  # by a process that was killed
+            for left in folder.glob(f".{kept.name}.*.tmp") if alone else ():  # by a process that was killed
                 left.unlink(missing_ok=True)
         try:
             found = make(kept)
@@ -127,14 +128,15 @@ def _place(path: Path, kind: str, suffix: str, depends_on: list[Any]) -> Path:
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """While no other process writes to this folder."""
+def _alone(folder: Path) -> Iterator[bool]:
+    """Whether no other process writes to this folder, after some waiting for it: work done twice is no error."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / ".lock", "ab") as file:
-            while not lock(file):
-                time.sleep(0.2)
-            yield
+            until = time.monotonic() + PATIENCE
+            while not (held := lock(file)) and time.monotonic() < until:
+                time.sleep(0.1)
+            yield held
     except OSError as error:
         raise RunError(
             f"cannot write to {folder}: {error.strerror} (EIREHN_CACHE_DIR names another folder)"
