@@ -14,6 +14,7 @@ import torch
 from language import small_language_recipe, written
 
 import eirehn
+from eirehn.data.splits import Split
 from eirehn.files import RunError, read_json
 from eirehn.models import LanguageModel, Network
 from eirehn.recipes import find, language_report, reading
@@ -323,3 +324,11 @@ def test_figures_to_report_read_the_text_in_one(tmp_path: Path) -> None:
     assert found["values"][0] != pytest.approx(perplexity(texts.test, 10), rel=1e-4)
     chosen_by = read_json(tmp_path / "all" / "row" / "result.json")["best_validation"][0]
     assert chosen_by == pytest.approx(perplexity(texts.validation, 10), rel=1e-5)
+
+
+@pytest.mark.parametrize("count", [2, 1000, (1 << 21) + 1, (1 << 21) + 2])
+def test_occurrences_of_a_long_text(count: int) -> None:
+    """Counted piece by piece, all of them: also the last, which is a target only."""
+    tokens = torch.from_numpy(np.random.default_rng(0).integers(0, 7, count).astype(np.int16))
+    found = reading.occurrences(Split(tokens[None, :-1], tokens[None, 1:]), 9)
+    assert found.tolist() == [int((tokens == number).sum()) for number in range(9)]
