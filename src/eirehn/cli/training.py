@@ -35,8 +35,8 @@ def train(given: list[str]) -> None:
     named = value_of("--recipe", given)
     # What texts are trained by, where nothing else is said; a YAML file says it.
     text = value_of("--data.kind", given) == "text" and value_of("--config", given) is None
-    usual = "lm" if text else None
-    start = Recipe() if (name := named if named is not None else usual) is None else find(name)
+    name = "lm" if named is None and text else named
+    start = Recipe() if name is None else find(name)
     kind = _data_kind(given) or start.data.kind
     if kind != "text" and value_of("--data.level", given):
         raise UsageError("--level is for your own texts: --text TRAIN VALIDATION TEST")
