@@ -23,7 +23,7 @@ class PointerSentinel(nn.Module):
     `[a; g] = softmax([q · h_i; q · s])`, `q = tanh(W h + b)`, and a learned sentinel s, whose share g is left to
     the vocabulary.
 
-    What trains all of it is the cross-entropy of p. Beside that the authors give the pointer a loss of its own,
+    What trains all of it is the cross-entropy of p. The authors also write down a loss of the pointer's own,
     `−log(g + Σ_{i: w_i = w} a_i)` for the word w that came: it is to point at w, wherever that stands, or to leave
     the word to the vocabulary, which of the two is all the same."""
 

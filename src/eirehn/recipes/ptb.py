@@ -89,8 +89,7 @@ def lstm(size: int) -> Recipe:
 
 
 def pointer(size: int) -> Recipe:
-    """An LSTM with a pointer sentinel over 100 words (Merity et al. 2016) and its loss, by Zaremba et al.'s medium
-    recipe."""
+    """An LSTM with a pointer sentinel over 100 words (Merity et al. 2016), by Zaremba et al.'s medium recipe."""
     network = Network(
         "LSTM",
         size,
@@ -102,7 +101,7 @@ def pointer(size: int) -> Recipe:
         pointer=100,
         start={"weight_bound": 0.05},
     )
-    optimisation = replace(ZAREMBA, epochs=39, decay=1.2, decay_from=6, clip=5.0, pointer_loss=1.0)
+    optimisation = replace(ZAREMBA, epochs=39, decay=1.2, decay_from=6, clip=5.0)
     return _recipe(f"ptb-lstm-{size}-pointer", network, optimisation)
 
 
