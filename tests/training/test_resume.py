@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -127,18 +129,26 @@ def _flipped(content: bytes) -> bytes:
 class AskTwice(pl.Callback):
     """Asks a training to stop in the middle of a step, and again before that step has ended."""
 
+    ended = False
+
     def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
         if trainer.global_step == 5:
-            saving = next(each for each in trainer.callbacks if isinstance(each, Saving))
-            saving._note(2, None)
-            saving._note(2, None)
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGINT)
+            self.ended = True
 
 
-def test_asked_twice_it_stops_at_once_and_goes_on_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made = fit.make_trainer
-    monkeypatch.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [AskTwice(), *calls]))
+@pytest.mark.parametrize("meant", [True, False])
+def test_asked_twice(meant: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stops at once, without saving, unless that was one wish sent twice; and goes on later."""
+    made, ask = fit.make_trainer, AskTwice()
+    monkeypatch.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [ask, *calls]))
+    if meant:
+        monkeypatch.setattr(Saving, "IMPATIENT", 0.0)
     with pytest.raises(Stopped):
-        fit.train(small(), tmp_path / "asked", save_seconds=0.0)
+        fit.train(small(), tmp_path / "asked", save_seconds=1000.0)
+    assert ask.ended != meant
+    assert (tmp_path / "asked" / "last.ckpt").exists() != meant
     monkeypatch.setattr(fit, "make_trainer", made)
     fit.train(small(), tmp_path / "asked")
     fit.train(small(), tmp_path / "straight")

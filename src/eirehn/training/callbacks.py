@@ -66,12 +66,14 @@ class Saving(pl.Callback):
     With several processes only between epochs: each has sums of its own in the middle of one.
     """
 
+    IMPATIENT = 1.0  # seconds after a signal from which on another is meant: timeout(1) and shells send it twice
+
     def __init__(self, path: Path, *, seconds: float = 30.0, on_save: Callable[[Task], None] | None = None) -> None:
         self.path, self.seconds, self.on_save = path, seconds, on_save
         self.elapsed = 0.0  # seconds of training, over all times it was started
         self._since = self._saved = time.monotonic()
         self._cost = 0.0
-        self._signal: int | None = None
+        self._asked: float | None = None  # when
         self._handlers: dict[int, Any] = {}
         self._generators: dict[str, Any] | None = None
 
@@ -84,9 +86,11 @@ class Saving(pl.Callback):
                 self._handlers[number] = signal.signal(number, self._note)
 
     def _note(self, number: int, frame: Any) -> None:
-        if self._signal is not None:  # asked twice: no waiting, and what was saved last is what there is
+        now = time.monotonic()
+        if self._asked is None:
+            self._asked = now
+        elif now - self._asked > self.IMPATIENT:  # no waiting, and what was saved last is what there is
             raise Stopped
-        self._signal = number
 
     def on_train_batch_end(self, trainer: pl.Trainer, task: pl.LightningModule, *_: Any) -> None:
         # The last batch of an epoch is followed at once by its end.
@@ -118,8 +122,8 @@ class Saving(pl.Callback):
 
     def _asked_to_stop(self, trainer: pl.Trainer) -> bool:
         if trainer.world_size == 1:
-            return self._signal is not None
-        return trainer.strategy.reduce_boolean_decision(self._signal is not None, all=False)
+            return self._asked is not None
+        return trainer.strategy.reduce_boolean_decision(self._asked is not None, all=False)
 
     def teardown(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:
         for number, handler in self._handlers.items():
