@@ -59,7 +59,7 @@ def test_only_the_rows_themselves_are_the_papers() -> None:
     assert paper_figure(replace(row, network=replace(row.network, output_dropout=0.5))) is None
     assert paper_figure(replace(row, optimisation=replace(row.optimisation, epochs=30))) == 66.2
     assert paper_figure(find("ptb-rhn-1050-r4")) is None  # its authors', not the paper's
-    assert label(row) == "EI-REHN-1200, depth 4"
+    assert label(row) == "EI-REHN-1200, depth 4, recursive"
 
 
 def test_the_recipe_is_that_of_the_reading_in_fewer_epochs() -> None:

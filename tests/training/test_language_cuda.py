@@ -10,10 +10,12 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from language import small_language_recipe, written
+from torch import Tensor
 
 import eirehn.training.fit as fit
 from eirehn.generation import generate, trained_language_model
 from eirehn.loading import read_values
+from eirehn.ops.backend import use_backend
 from eirehn.training.evaluation import evaluate
 from eirehn.training.modules import Task
 from eirehn.training.recipe import Hardware, Recipe
@@ -94,3 +96,38 @@ def test_what_was_learned(precision: str, size: int, tmp_path: Path) -> None:
     model, vocabulary = trained_language_model(tmp_path / "run")
     texts = [[token.text for token in generate(model, vocabulary, tokens=20, seed=1)] for _ in range(2)]
     assert texts[0] == texts[1]
+
+
+class Losses(pl.Callback):
+    """Of every step of the first epoch, from the sums that an epoch keeps."""
+
+    def __init__(self) -> None:
+        self.sums: list[list[float]] = [[0.0, 0.0]]
+
+    def on_train_batch_end(self, trainer: pl.Trainer, task: Task, outputs: Any, batch: Any, index: int) -> None:
+        if trainer.current_epoch == 0:
+            self.sums.append(task.sums[:, 0].tolist())
+
+    def means(self, steps: int) -> Tensor:
+        """Over every `steps` steps."""
+        total, count = torch.tensor(self.sums, dtype=torch.float64)[::steps].diff(dim=0).unbind(1)
+        return total / count
+
+
+def test_the_fast_path_follows_the_plain_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """For 200 steps, in bfloat16 at a size that large networks' kernels take, against float32 launch by launch."""
+    made = fit.make_trainer
+    recipe = without_dropout(small_language_recipe(written(tmp_path, train=16_100, test=200), **SGD))
+    recipe = replace(recipe, optimisation=replace(recipe.optimisation, epochs=1))
+    found = []
+    for backend, precision, capture in (("reference", "32-true", False), ("triton", "bf16-mixed", True)):
+        losses = Losses()
+        monkeypatch.setattr(
+            fit, "make_trainer", lambda plan, path, calls, seen=losses: made(plan, path, [seen, *calls])
+        )
+        with use_backend(backend):
+            fit.train(on_gpu(recipe, capture=capture, precision=precision, size=256), tmp_path / backend)
+        assert len(losses.sums) > 200
+        found.append(losses.means(20)[:10])
+    assert found[0][-1] < 0.6 * found[0][0]  # it learned something to compare
+    torch.testing.assert_close(found[1], found[0], rtol=0.03, atol=0.0)

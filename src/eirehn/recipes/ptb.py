@@ -63,7 +63,9 @@ def recipes() -> list[Recipe]:
 
 
 def ei_rehn(size: int, depth: int) -> Recipe:
-    network = replace(HIGHWAY, hidden_size=size, max_depth=depth, hyper_size=size // 2)
+    """By the recursive reading of the weight update: at this learning rate the printed one, whose sum has no bound,
+    diverges in its fourth epoch."""
+    network = replace(HIGHWAY, hidden_size=size, max_depth=depth, hyper_size=size // 2, weight_update="recursive")
     return _recipe(f"ptb-ei-rehn-{size}-r{depth}", network, SHORTER)
 
 
