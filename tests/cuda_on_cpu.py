@@ -6,7 +6,7 @@ import ctypes
 import hashlib
 import shutil
 import subprocess
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from eirehn.ops.cuda.machine import Kernel
@@ -21,6 +21,8 @@ class Emulated:
     processors: int = 3
     memory: int = 1 << 18
     threads: int = 128
+    options: tuple[str, ...] = ()
+    launched: list[str] = field(default_factory=list, compare=False)
 
     @property
     def hardware(self) -> str:
@@ -31,7 +33,21 @@ class Emulated:
         path = self.folder / hashlib.sha1(source.encode()).hexdigest()
         if not path.exists():
             path.with_suffix(".cpp").write_text(source)
-            options = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-pthread"]
+            options = ["-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-pthread", *self.options]
             subprocess.run([str(COMPILER), *options, str(path.with_suffix(".cpp")), "-o", str(path)], check=True)
         library = ctypes.CDLL(str(path))
-        return lambda blocks, arguments: library.run(ctypes.byref(arguments), blocks, memory)
+
+        def launch(blocks: int, arguments: ctypes.Structure) -> None:
+            self.launched.append(name)
+            library.run(ctypes.byref(arguments), blocks, memory)
+
+        return launch
+
+
+def sanitizer(name: str) -> str | None:
+    """g++'s library for it."""
+    if COMPILER is None:
+        return None
+    asked = [COMPILER, f"-print-file-name=lib{name}.so"]
+    path = Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
+    return str(path.resolve()) if path.is_absolute() else None

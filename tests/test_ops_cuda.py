@@ -3,26 +3,31 @@ plain path in float64, on a GPU and, without one, on the CPU by way of cuda_on_c
 
 from __future__ import annotations
 
-from dataclasses import replace
+import os
+import shutil
+import subprocess
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import test_ops_triton as small
 import torch
-from cuda_on_cpu import COMPILER, Emulated
+from cuda_on_cpu import COMPILER, Emulated, sanitizer
 from test_ops_triton import KINDS, make
 from test_ops_triton_large import PHASES, Large, check, found
 
 from eirehn.ops.cuda import nvrtc
-from eirehn.ops.cuda.machine import MACHINES, chip, text
+from eirehn.ops.cuda.machine import MACHINES, Kernel, chip, text
 from eirehn.ops.cuda.plan import Plan, plan
-from eirehn.ops.cuda.resident import TYPES, aligned, constants, source
+from eirehn.ops.cuda.resident import FORWARD, TYPES, aligned, constants, source, types_of
 from eirehn.ops.triton.large import LargeLaunch, default_launch
 from eirehn.ops.triton.large.weights import Sizes
 
 HOPPER = (132, 232_448, 512)  # multiprocessors, bytes of shared memory of a block, threads
 RESIDENT = PHASES._replace(resident=True)
+BY_CHIP: dict[str, Any] = {"launch": RESIDENT, "dtype": torch.bfloat16}
 
 
 def sizes(kind: str = "printed", H: int = 1200, Z: int = 600, B: int = 20, R: int = 4) -> Sizes:
@@ -66,6 +71,19 @@ def test_no_plan_for_little_memory() -> None:
     assert planned(sizes(), (132, 101_376, 512)) == [None, None]
 
 
+ONE_PASS = [
+    ("printed", 333, 74_000, [False, True]),
+    ("printed", 167, 57_000, [True, False]),
+    ("RHN", 1, 44_000, [True, False]),
+]
+
+
+@pytest.mark.parametrize(("kind", "Z", "memory", "fit"), ONE_PASS)
+def test_plan_of_one_pass_alone(kind: str, Z: int, memory: int, fit: list[bool]) -> None:
+    size = sizes(kind, H=333, Z=Z, B=20, R=3)
+    assert [each is not None for each in planned(size, (48, memory, 512))] == fit
+
+
 @pytest.mark.skipif(nvrtc.compiler() is None, reason="CUDA's runtime compiler is not installed")
 @pytest.mark.parametrize("kind", KINDS)
 def test_compiles(kind: str) -> None:
@@ -88,23 +106,18 @@ def test_errors_of_the_compiler_are_told() -> None:
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("emulated")
+def machine(tmp_path_factory: pytest.TempPathFactory) -> Emulated:
+    if COMPILER is None:
+        pytest.skip("g++ is not installed")
+    return Emulated(tmp_path_factory.mktemp("emulated"), processors=5)
 
 
 @pytest.fixture
-def emulated(built: Path, monkeypatch: pytest.MonkeyPatch) -> list[Emulated]:
-    """A machine where there is none, and whether it was asked for a kernel."""
-    if COMPILER is None:
-        pytest.skip("g++ is not installed")
-    asked: list[Emulated] = []
-
-    def find(index: int) -> Emulated:
-        asked.append(Emulated(built, processors=5))
-        return asked[-1]
-
-    monkeypatch.setitem(MACHINES, "cpu", find)
-    return asked
+def emulated(machine: Emulated, monkeypatch: pytest.MonkeyPatch) -> Emulated:
+    """A machine where there is none."""
+    machine.launched.clear()
+    monkeypatch.setitem(MACHINES, "cpu", lambda index: machine)
+    return machine
 
 
 on_cpu = [*small.pytestmark, pytest.mark.skipif(small.DEVICE != "cpu", reason="there is a GPU to run on")]
@@ -115,31 +128,112 @@ class TestOnCPU:
 
     pytestmark = on_cpu
 
-    def same(self, emulated: list[Emulated], **options: Any) -> None:
-        case = {"H": 21, "Z": 11, "sizes": (3, 3, 2), "launch": RESIDENT, "kept": True, "dtype": torch.bfloat16}
-        check(Large(**{**case, "gates": "never", **options}))
-        assert len(emulated) >= 2
+    def same(self, emulated: Emulated, **options: Any) -> None:
+        case = {"H": 21, "Z": 11, "sizes": (3, 3, 2), "kept": True, "gates": "never", **BY_CHIP}
+        check(Large(**{**case, **options}))
+        assert set(emulated.launched) == {"forward_pass", "backward_pass"}
 
     @pytest.mark.parametrize("kind", KINDS)
-    def test_every_kind(self, kind: str, emulated: list[Emulated]) -> None:
+    def test_every_kind(self, kind: str, emulated: Emulated) -> None:
         self.same(emulated, kind=kind, masked=True, sizes=(5, 4, 1))
 
     @pytest.mark.parametrize("gates", ["mixed", "shut"])
-    def test_gates(self, gates: str, emulated: list[Emulated]) -> None:
+    def test_gates(self, gates: str, emulated: Emulated) -> None:
         self.same(emulated, gates=gates, H=20, Z=10)
 
     @pytest.mark.parametrize("kind", ["printed", "RHN"])
-    def test_reverse(self, kind: str, emulated: list[Emulated]) -> None:
+    def test_reverse(self, kind: str, emulated: Emulated) -> None:
         self.same(emulated, kind=kind, masked=True, reverse=True, sizes=(3, 2, 1))
 
-    def test_more_blocks_than_one_of_each(self, emulated: list[Emulated]) -> None:
+    def test_more_blocks_than_one_of_each(self, emulated: Emulated) -> None:
         self.same(emulated, H=40, Z=30, sizes=(8, 2), R=2)
 
-    def test_members_and_one_inner_step(self, emulated: list[Emulated]) -> None:
+    def test_members_and_one_inner_step(self, emulated: Emulated) -> None:
         self.same(emulated, E=2, R=1, costed=False)
 
-    def test_time_in_chunks(self, emulated: list[Emulated]) -> None:
+    def test_time_in_chunks(self, emulated: Emulated) -> None:
         self.same(emulated, kept=False, launch=RESIDENT._replace(workspace=1), sizes=(3, 3, 2, 1), R=2)
+
+    @pytest.mark.parametrize(("kind", "memory"), [("printed", 11_000), ("RHN", 9_000), ("additive", 7_000)])
+    def test_little_memory(
+        self, kind: str, memory: int, emulated: Emulated, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Units that fill no tile, and sums of warps that are added in rounds."""
+        monkeypatch.setitem(MACHINES, "cpu", lambda index: replace(emulated, processors=9, memory=memory))
+        self.same(emulated, kind=kind, H=40, Z=30)
+
+    @pytest.mark.parametrize(
+        ("kind", "processors", "memory", "passes"),
+        [
+            ("printed", 5, 12_500, ["backward_pass"]),
+            ("RHN", 3, 15_000, ["forward_pass"]),
+            ("printed", 2, 1 << 18, []),
+        ],
+    )
+    def test_a_pass_that_has_no_room_is_left_to_triton(
+        self,
+        kind: str,
+        processors: int,
+        memory: int,
+        passes: list[str],
+        emulated: Emulated,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        monkeypatch.setitem(MACHINES, "cpu", lambda index: replace(emulated, processors=processors, memory=memory))
+        run(Large(kind=kind, H=48, Z=30, sizes=(3, 2), kept=True, **BY_CHIP))
+        assert emulated.launched == passes
+
+    @pytest.mark.parametrize("error", [nvrtc.CompileError, nvrtc.DriverError])
+    def test_kernels_that_are_refused_are_left_to_triton(
+        self, error: type[Exception], machine: Emulated, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setitem(MACHINES, "cpu", lambda index: Refusing(machine.folder, error=error))
+        with pytest.warns(UserWarning, match="Triton's are used: not today"):
+            run(Large(H=21, Z=11, sizes=(3, 2), kept=True, **BY_CHIP))
+
+    @pytest.mark.slow
+    @pytest.mark.skipif(
+        not (sanitizer("tsan") and shutil.which("setarch")), reason="g++'s thread sanitizer is not installed"
+    )
+    @pytest.mark.parametrize(("kind", "processors", "memory"), [("printed", 5, 15_000), ("RHN", 3, 17_500)])
+    def test_no_races(self, kind: str, processors: int, memory: int, tmp_path: Path) -> None:
+        """Every barrier and every wait is there: results alone hardly ever show that one is missing."""
+        given = (kind, processors, memory, str(tmp_path))
+        code = f"import test_ops_cuda; test_ops_cuda.run_sanitized(*{given!r})"
+        told = tmp_path / "races"
+        settings = {
+            "LD_PRELOAD": sanitizer("tsan"),
+            "TSAN_OPTIONS": f"report_thread_leaks=0 history_size=4 log_path={told}",
+            "PYTHONPATH": os.pathsep.join(sys.path),
+        }
+        command = ["setarch", "-R", sys.executable, "-c", code]
+        done = subprocess.run(command, env=os.environ | settings, capture_output=True, text=True, timeout=300)
+        found = "".join(each.read_text() for each in tmp_path.glob("races*"))
+        assert done.returncode == 0, found + done.stderr
+
+
+def run(case: Large) -> None:
+    """For who did what: the interpreter multiplies bfloat16 as the integers that their bits are."""
+    found(case, make(case, "cpu"))
+
+
+@dataclass(frozen=True)
+class Refusing(Emulated):
+    error: type[Exception] = nvrtc.CompileError
+
+    def build(self, source: str, name: str, memory: int) -> Kernel:
+        raise self.error("not today")
+
+
+def run_sanitized(kind: str, processors: int, memory: int, folder: str) -> None:
+    """Both passes, with 16 units a block: where units do not fill a tile, products also read sums that others
+    write, and nobody takes what they make of them."""
+    os.environ.pop("LD_PRELOAD")  # not for the compiler
+    machine = Emulated(Path(folder), processors, memory, options=("-g", "-fsanitize=thread"))
+    MACHINES["cpu"] = lambda index: machine
+    case = Large(kind=kind, H=48, Z=30, sizes=(3, 3, 2), masked=True, kept=True, **BY_CHIP)
+    run(case)
+    assert machine.launched == ["forward_pass", "backward_pass"]
 
 
 def test_weights_that_begin_anywhere_are_left_to_triton() -> None:
@@ -149,9 +243,19 @@ def test_weights_that_begin_anywhere_are_left_to_triton() -> None:
     assert not aligned({**given, "P": room[1:]})
 
 
-def test_other_dtypes_are_left_to_triton() -> None:
-    assert default_launch(torch.bfloat16).resident or small.INTERPRETED
+def test_other_dtypes_are_left_to_triton(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    assert default_launch(torch.bfloat16).resident
     assert not default_launch(torch.float32).resident
+    given: dict[str, Any] = dict.fromkeys(FORWARD)
+    given |= {name: torch.zeros(1, dtype=torch.bfloat16) for name in ("W_h", "P", "u")}
+    given |= {"alpha": torch.zeros(1), "batch_sizes": torch.zeros(1, dtype=torch.int64)}
+    known = types_of("forward", given)
+    assert known is not None
+    assert known["Input"] == "bf16"
+    for name, dtype in [("P", torch.float32), ("alpha", torch.bfloat16), ("batch_sizes", torch.int32)]:
+        assert types_of("forward", {**given, name: torch.zeros(1, dtype=dtype)}) is None
+    assert types_of("forward", {**given, "u": torch.zeros(1, dtype=torch.float16)}) is None
 
 
 needs_chip = pytest.mark.skipif(
@@ -181,6 +285,16 @@ class TestOnGPU:
         launch = FAST._replace(workspace=1 << 22)
         sizes = (20, 20, 13)
         check(Large(H=333, Z=100, sizes=sizes, gates="mixed", masked=True, launch=launch, dtype=torch.bfloat16))
+
+    @pytest.mark.parametrize(("kind", "Z", "memory", "_"), ONE_PASS)
+    def test_one_pass_without_room(
+        self, kind: str, Z: int, memory: int, _: list[bool], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """What the kernels of one pass keep, those of the other can read."""
+        few = replace(chip(0), processors=48, memory=memory)
+        monkeypatch.setitem(MACHINES, "cuda", lambda index: few)
+        case = Large(kind=kind, H=333, Z=Z, sizes=(20, 11), R=3, masked=True, gates="never", kept=True)
+        check(replace(case, launch=FAST, dtype=torch.bfloat16))
 
     def test_same_bits_twice(self) -> None:
         case = Large(H=1200, Z=600, sizes=(20,) * 20, R=4, kept=True, launch=FAST, dtype=torch.bfloat16)

@@ -23,6 +23,10 @@ class CompileError(RuntimeError):
     """The compiler's log is the message."""
 
 
+class DriverError(RuntimeError):
+    """A call that the driver refused, and why."""
+
+
 @lru_cache
 def compiler() -> ctypes.CDLL | None:
     """None where there is none."""
@@ -135,9 +139,9 @@ def _enter_context() -> None:
 def _call(name: str, *arguments: object) -> None:
     library = driver()
     if library is None:
-        raise RuntimeError("the driver's library libcuda.so.1 was not found")
+        raise DriverError("the driver's library libcuda.so.1 was not found")
     code = getattr(library, name)(*arguments)
     if code != 0:
         text = c_char_p()
         library.cuGetErrorString(c_int(code), byref(text))
-        raise RuntimeError(f"{name}: {(text.value or b'unknown error').decode()} ({code})")
+        raise DriverError(f"{name}: {(text.value or b'unknown error').decode()} ({code})")

@@ -30,6 +30,11 @@ BACKWARD = (
     "flags", "d_out", "d_cost", "d_u", "ew", "grads", "carry", "sums", "board", "counters",
 )  # fmt: skip
 _COUNTERS = 64  # the two in use lie on lines of their own
+_FIXED = {
+    torch.bfloat16: ("W_h", "W_ah", "W_zs", "W_z", "P", "P_bar"),
+    torch.float32: ("alpha", "beta"),
+    torch.int64: ("batch_sizes", "offsets"),
+}
 _TYPES = {torch.float32: "float", torch.bfloat16: "bf16"}
 # What each pass calls the types of its arguments, and the arguments that have them.
 TYPES: dict[str, dict[str, tuple[str, ...]]] = {
@@ -59,7 +64,7 @@ def _launch(
     assert weight is not None
     types = types_of(name, given)
     machine = machine_of(weight.device)
-    if weight.dtype != torch.bfloat16 or types is None or machine is None or not aligned(given):
+    if types is None or machine is None or not aligned(given):
         return False
     backward = name == "backward"
     chosen = plan(size, machine.processors, machine.memory, machine.threads, backward=backward)
@@ -77,12 +82,15 @@ def _launch(
 
 def aligned(given: Given) -> bool:
     """Whether the weights can be read 16 bytes at once; a view may begin anywhere."""
-    matrices = (given[name] for name in ("W_h", "W_ah", "W_zs", "W_z", "P", "P_bar"))
+    matrices = (given[name] for name in _FIXED[torch.bfloat16])
     return all(each is None or each.data_ptr() % 16 == 0 for each in matrices)
 
 
 def types_of(name: str, given: Given) -> dict[str, str] | None:
     """None where the kernels do not read a tensor's dtype."""
+    for dtype, names in _FIXED.items():
+        if any(each.dtype != dtype for each in (given[which] for which in names) if each is not None):
+            return None
     found: dict[str, str] = {}
     for key, names in TYPES[name].items():
         dtypes = {each.dtype for each in (given[which] for which in names) if each is not None}
@@ -115,8 +123,13 @@ def _kernel(
     code = source(name, dict(constants), dict(types), machine.hardware)
     try:
         return machine.build(code, f"{name}_pass", memory)
-    except nvrtc.CompileError as met:  # an older compiler than the device, say
-        warnings.warn(f"the kernels of large networks did not compile; Triton's are used: {met}", stacklevel=2)
+    except (nvrtc.CompileError, nvrtc.DriverError) as met:  # an older compiler than the device, say
+        if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
+            raise RuntimeError(
+                "the kernels of a large network are loaded at its first call, which a CUDA graph cannot record: "
+                f"run the step once before ({met})"
+            ) from met
+        warnings.warn(f"the kernels of large networks were not built; Triton's are used: {met}", stacklevel=2)
         return None
 
 
