@@ -101,6 +101,17 @@ def test_an_ensemble_in_one_call():
             torch.testing.assert_close(parameters[key].grad[index], parameter.grad, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+@pytest.mark.parametrize("hidden", [20, 200])
+def test_a_device_that_is_not_the_current_one(hidden):
+    layer = start("EIREHN-printed", hidden).float()
+    x = torch.randn(5, 7, 5)
+    expected = layer.cuda(0)(x.cuda(0))[0]
+    found = layer.cuda(1)(x.cuda(1))[0]
+    found.sum().backward()
+    torch.testing.assert_close(found.cpu(), expected.cpu())
+
+
 @pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")  # the warm-up runs on a stream of its own
 @pytest.mark.parametrize("hidden", [20, 200])
 def test_a_captured_graph(hidden):

@@ -191,6 +191,13 @@ class TestOnCPU:
         with pytest.warns(UserWarning, match="Triton's are used: not today"):
             run(Large(H=21, Z=11, sizes=(3, 2), kept=True, **BY_CHIP))
 
+    def test_kernels_that_a_graph_cannot_record(self, machine: Emulated, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(MACHINES, "cpu", lambda index: Refusing(machine.folder, error=nvrtc.DriverError))
+        monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+        with pytest.raises(RuntimeError, match=r"run the step once before \(not today\)"):
+            run(Large(H=22, Z=11, sizes=(3, 2), **BY_CHIP))
+
     @pytest.mark.slow
     @pytest.mark.skipif(
         not (sanitizer("tsan") and shutil.which("setarch")), reason="g++'s thread sanitizer is not installed"

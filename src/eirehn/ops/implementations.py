@@ -54,17 +54,18 @@ def forward(
         return out, depth, cost
     from . import triton
 
-    results = _triton_kernels(h0).forward(
-        *(_whole(u, alone), _whole(h0, alone)),
-        triton.Weights(*(_whole(each, alone) for each in weights)),
-        *_sizes_on(u.device, tuple(batch_sizes)),
-        kind=_triton_kind(kind, weights, alone),
-        max_depth=max_depth,
-        mask=_whole(mask, alone),
-        reverse=reverse,
-        out_dtype=h0.dtype,
-        **({"keep": True} if kept is not None else {}),
-    )
+    with torch.cuda.device_of(u):  # Triton launches on the current device, wherever the tensors are
+        results = _triton_kernels(h0).forward(
+            *(_whole(u, alone), _whole(h0, alone)),
+            triton.Weights(*(_whole(each, alone) for each in weights)),
+            *_sizes_on(u.device, tuple(batch_sizes)),
+            kind=_triton_kind(kind, weights, alone),
+            max_depth=max_depth,
+            mask=_whole(mask, alone),
+            reverse=reverse,
+            out_dtype=h0.dtype,
+            **({"keep": True} if kept is not None else {}),
+        )
     if kept is not None:
         kept.append(results[3])
     out, depth, cost = (each[0] if alone else each for each in results[:3])
@@ -105,17 +106,18 @@ def backward(
         return [torch.from_numpy(each[0] if alone else each) for each in arrays]
     from . import triton
 
-    d_u, d_h0, gradients = _triton_kernels(h0).backward(
-        *(_whole(u, alone), _whole(h0, alone)),
-        triton.Weights(*(_whole(each, alone) for each in weights)),
-        *_sizes_on(u.device, tuple(batch_sizes)),
-        *(_whole(out, alone), _whole(d_out, alone), _whole(d_cost, alone)),
-        kind=_triton_kind(kind, weights, alone),
-        max_depth=max_depth,
-        mask=_whole(mask, alone),
-        reverse=reverse,
-        **({"saved": kept[0]} if kept else {}),
-    )
+    with torch.cuda.device_of(u):
+        d_u, d_h0, gradients = _triton_kernels(h0).backward(
+            *(_whole(u, alone), _whole(h0, alone)),
+            triton.Weights(*(_whole(each, alone) for each in weights)),
+            *_sizes_on(u.device, tuple(batch_sizes)),
+            *(_whole(out, alone), _whole(d_out, alone), _whole(d_cost, alone)),
+            kind=_triton_kind(kind, weights, alone),
+            max_depth=max_depth,
+            mask=_whole(mask, alone),
+            reverse=reverse,
+            **({"saved": kept[0]} if kept else {}),
+        )
     own = [_apart(each) for each in (d_u, d_h0, *gradients) if each is not None]
     return [each[0] for each in own] if alone else own
 

@@ -70,8 +70,9 @@ __device__ __forceinline__ void arrive(unsigned* counter) {
     if (thread_index() == SPEAKER) announce(counter);
 }
 
-// Counters only grow: `target` is the number of arrivals. What is read after is read from the L2, by loads that are
-// not issued before the barrier: the poll itself need not throw away the L1, where registers may be spilled.
+// Counters only grow: `target` is the number of arrivals. PTX's memory model asks for an acquire here. It would throw
+// away the L1, where registers may be spilled, and do no more: what is read after is read from the L2, by loads that
+// are not issued before the barrier. So nothing of other blocks may be read but by load_shared_state and load_flag.
 __device__ __forceinline__ void wait(const unsigned* counter, unsigned target) {
     if (thread_index() == SPEAKER) {
         long long polls = 0;
