@@ -15,7 +15,7 @@ import pytest
 import test_ops_triton as small
 import torch
 from cuda_on_cpu import COMPILER, Emulated, sanitizer
-from test_ops_triton import KINDS, make
+from test_ops_triton import KINDS, expected, make
 from test_ops_triton_large import PHASES, Large, check, found
 
 from eirehn.ops.cuda import nvrtc
@@ -141,6 +141,17 @@ class TestOnCPU:
     def test_gates(self, gates: str, emulated: Emulated) -> None:
         self.same(emulated, gates=gates, H=20, Z=10)
 
+    def test_time_steps_that_are_shut_between_others(self, emulated: Emulated) -> None:
+        case = Large(H=20, Z=10, sizes=(3, 3, 3, 2), gates="never", kept=True, **BY_CHIP)
+        problem = make(case, "cpu")
+        problem.u[0, 3:6, 40:] = 5.0
+        want, have = expected(case, problem), found(case, problem)
+        assert have["depth"].tolist() == [[3, 3, 3, 0, 0, 0, 3, 3, 3, 3, 3]]
+        assert emulated.launched == ["forward_pass", "backward_pass"]
+        for name, value in want.items():
+            scale = value.abs().max().item()
+            torch.testing.assert_close(have[name].to(value.dtype), value, rtol=0.0, atol=2e-2 * scale, msg=name)
+
     @pytest.mark.parametrize("kind", ["printed", "RHN"])
     def test_reverse(self, kind: str, emulated: Emulated) -> None:
         self.same(emulated, kind=kind, masked=True, reverse=True, sizes=(3, 2, 1))
@@ -153,6 +164,17 @@ class TestOnCPU:
 
     def test_time_in_chunks(self, emulated: Emulated) -> None:
         self.same(emulated, kept=False, launch=RESIDENT._replace(workspace=1), sizes=(3, 3, 2, 1), R=2)
+
+    def test_nan_stays_in_its_sample(self, emulated: Emulated) -> None:
+        case = Large(H=20, Z=10, sizes=(3, 3, 2), kept=True, **BY_CHIP)
+        problem = make(case, "cpu")
+        clean = found(case, problem)
+        problem.u[0, 1, 0] = float("nan")
+        dirty = found(case, problem)
+        for name in ("out", "depth", "cost", "d_u"):
+            assert torch.equal(clean[name][0, [0, 2, 3, 5, 6]], dirty[name][0, [0, 2, 3, 5, 6]])
+        assert dirty["out"][0, 1].isnan().any()
+        assert emulated.launched == ["forward_pass", "backward_pass"] * 2
 
     @pytest.mark.parametrize(("kind", "memory"), [("printed", 11_000), ("RHN", 9_000), ("additive", 7_000)])
     def test_little_memory(

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>
 #include <mutex>
 #include <vector>
 
@@ -117,7 +118,14 @@ static void arrive(unsigned* counter) {
 
 static void wait(const unsigned* counter, unsigned target) {
     if (own_thread == SPEAKER) {
-        while (__atomic_load_n(counter, __ATOMIC_ACQUIRE) < target) sched_yield();
+        const time_t begin = time(nullptr);
+        while (__atomic_load_n(counter, __ATOMIC_ACQUIRE) < target) {
+            if (time(nullptr) - begin > 60) {
+                fprintf(stderr, "block %d waits for what does not come\n", own_block);
+                abort();
+            }
+            sched_yield();
+        }
     }
     sync();
 }
