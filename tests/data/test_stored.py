@@ -98,7 +98,37 @@ def test_a_text_that_changes_while_it_is_read(data: TextData, cache: Path, monke
     monkeypatch.setattr(stored, "encode_to", changing)
     with pytest.raises(RunError, match=r"train\.txt has changed while it was read"):
         data.texts()
-    assert not list(cache.glob("*.npy"))
+    assert not list(cache.glob("*.npy*"))
+
+
+def test_nobody_sees_numbers_of_another_text(data: TextData, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not even a process that looks just after they are written, or one that is killed there."""
+    seen: list[Path] = []
+    state = stored.state
+
+    def looking(path: Path) -> tuple[int, int]:
+        seen.extend(cache.glob("*.npy"))
+        return state(path)
+
+    def changing(*given: object, **named: object) -> None:
+        made(*given, **named)  # type: ignore[arg-type]
+        Path(data.train).write_text("other words\n" * 100, "utf-8")
+        monkeypatch.setattr(stored, "state", looking)
+
+    made = stored.encode_to
+    monkeypatch.setattr(stored, "encode_to", changing)
+    with pytest.raises(RunError, match="has changed"):
+        data.texts()
+    assert not seen
+
+
+def test_a_folder_that_cannot_be_written_to_can_be_read(data: TextData, cache: Path) -> None:
+    expected = data.texts().train.tolist()
+    (cache / ".lock").unlink()
+    (cache / ".lock").mkdir()  # so that it cannot be opened, by whomever
+    assert again(data).train.tolist() == expected
+    with pytest.raises(RunError, match="cannot write to"):
+        again(TextData(8, None, data.train, data.validation, data.test, most=5))
 
 
 def test_two_processes_at_once(data: TextData, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:

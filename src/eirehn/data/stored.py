@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import secrets
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -66,10 +68,8 @@ def is_known(path: Path, level: str, most: int | None, encoding: str) -> bool:
 def stored_vocabulary(path: Path, level: str, most: int | None, encoding: str) -> Vocabulary:
     """As `vocabulary_of`, or what an earlier call has kept of it."""
 
-    def make(out: Path) -> Vocabulary:
-        found = vocabulary_of(path, level, most=most, encoding=encoding)
-        found.save(out)
-        return found
+    def make(out: Path) -> None:
+        vocabulary_of(path, level, most=most, encoding=encoding).save(out)
 
     return _kept(path, "vocabulary", "json", [level, most, encoding], Vocabulary.load, make)
 
@@ -95,28 +95,38 @@ def stored_text(path: Path, vocabulary: Vocabulary, encoding: str) -> Stored:
 
 
 def _kept(
-    path: Path, kind: str, suffix: str, depends_on: list[Any], read: Callable[[Path], T], make: Callable[[Path], T]
+    path: Path,
+    kind: str,
+    suffix: str,
+    depends_on: list[Any],
+    read: Callable[[Path], T],
+    make: Callable[[Path], object],
 ) -> T:
     """What was kept of the text, or what `make` now keeps in the file it is given."""
     before = state(path)
     kept = _place(path, kind, suffix, depends_on)
-    folder = kept.parent
-    with _alone(folder) as alone:  # of several processes that train together one reads the text
-        try:
+    damaged = (OSError, ValueError, EOFError, RunError)
+    with suppress(*damaged):  # a folder that only others write to will do
+        return read(kept)
+    with _alone(kept.parent) as alone:  # of several processes that train together one reads the text
+        with suppress(*damaged):
             return read(kept)
-        except (OSError, ValueError, EOFError, RunError):
-            for left in folder.glob(f".{kept.name}.*.tmp") if alone else ():  # by a process that was killed
-                left.unlink(missing_ok=True)
+        for left in kept.parent.glob(f"*{kept.name}.*") if alone else ():  # by a process that was killed
+            left.unlink(missing_ok=True)
+        draft = kept.with_name(f"{kept.name}.{secrets.token_hex(4)}.draft")
         try:
-            found = make(kept)
+            make(draft)
+            if state(path) != before:  # under this name nobody may see it, not for a moment
+                raise RunError(f"{path} has changed while it was read")
+            os.replace(draft, kept)
         except RunError as error:
-            if str(kept) in str(error):
-                raise RunError(f"{error} (EIREHN_CACHE_DIR names another folder for it)") from error
+            if str(draft) in str(error):
+                told = str(error).replace(str(draft), str(kept))
+                raise RunError(f"{told} (EIREHN_CACHE_DIR names another folder for it)") from error
             raise
-        if state(path) != before:
-            kept.unlink(missing_ok=True)
-            raise RunError(f"{path} has changed while it was read")
-        return found
+        finally:
+            draft.unlink(missing_ok=True)
+        return read(kept)
 
 
 def _place(path: Path, kind: str, suffix: str, depends_on: list[Any]) -> Path:
