@@ -25,6 +25,7 @@ from eirehn.generation import generate, pieces, read_prompt
 from eirehn.models import LanguageModel, Network
 from eirehn.training import fit
 from eirehn.training.evaluation import evaluate, evaluate_together
+from eirehn.training.folder import RunFolder
 from eirehn.training.recipe import Recipe
 
 MARGIN = 1.5
@@ -278,6 +279,22 @@ def test_what_cannot_be_evaluated_together_is_told_first(
     out, err = capsys.readouterr()
     assert out == ""
     assert "only language models are evaluated together" in err
+
+
+def test_texts_of_the_same_numbers_are_not_the_same(trained: Path, tmp_path: Path) -> None:
+    recipe = RunFolder(trained).recipe()
+    data = recipe.data
+    assert isinstance(data, TextData)
+    files = {}
+    for name in ("train", "validation", "test"):
+        text = Path(getattr(data, name)).read_text("utf-8").replace("w", "v")
+        files[name] = str(tmp_path / f"{name}.txt")
+        Path(files[name]).write_text(text, "utf-8")
+    other = replace(data, **files, sha256="")
+    assert torch.equal(other.texts().test, data.texts().test)
+    RunFolder(tmp_path / "other").open(replace(recipe, data=other))
+    with pytest.raises(ValueError, match="that of .*other is another"):
+        evaluate_together([trained, tmp_path / "other"])
 
 
 def test_a_run_without_a_model(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,9 @@ import torch
 from torch import Tensor
 
 from ..checks import positive_int, usable_device
+from ..data.language import LanguageData
 from ..data.splits import Split, Splits
+from ..data.vocabulary import Vocabulary
 from ..files import RunError, read_json
 from ..loading import KEPT, check_values, read_values
 from .fit import final_parts, make_task, precision
@@ -90,18 +92,26 @@ def evaluate_together(
 
 def text_of_all(runs: Sequence[Path], split: str = "test") -> Split:
     """The text that these runs are evaluated on together; refused where they are none of one text."""
-    found: list[Split] = []
+    found: list[tuple[Split, Vocabulary]] = []
     for run in runs:
         recipe = RunFolder(run).recipe()
-        if recipe.data.task != "language":
+        if not isinstance(recipe.data, LanguageData):
             raise ValueError(f"only language models are evaluated together, and {run} is none")
-        own = _split(recipe, split)
-        if found and (own.x.shape != found[0].x.shape or not bool((own.target == found[0].target).all())):
+        own = _split(recipe, split), recipe.data.vocabulary()
+        if found and not _same(own, found[0]):
             raise ValueError(f"models are evaluated together on one text, and that of {run} is another")
         found.append(own)
     if not found:
         raise ValueError("there are no runs to evaluate together")
-    return found[0]
+    return found[0][0]
+
+
+def _same(one: tuple[Split, Vocabulary], other: tuple[Split, Vocabulary]) -> bool:
+    """Whether these are the same tokens, and not only the same numbers, of which other words may be the numbers."""
+    (text, vocabulary), (text_, vocabulary_) = one, other
+    if vocabulary != vocabulary_ or text.x.shape != text_.x.shape:
+        return False
+    return bool((text.target == text_.target).all())
 
 
 def _trained(run: Path, which: str) -> list[bool]:
