@@ -9,6 +9,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from pathlib import Path
 
@@ -316,3 +317,21 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
         main(["train", "--help"])
     assert ended.value.code == 0
     assert "The largest learning rate of the schedule." in " ".join(capsys.readouterr().out.split())
+
+
+@pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
+def test_ctrl_c_that_comes_again_while_python_ends() -> None:
+    code = """
+        import atexit, os, signal, sys
+        from eirehn import cli
+
+        def send(*_):
+            os.kill(os.getpid(), signal.SIGINT)
+
+        atexit.register(send)
+        cli.run = send
+        sys.argv = ["eirehn", "report", "a"]
+        cli.entry()
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (130, "eirehn: stopped\n")

@@ -268,6 +268,18 @@ def test_texts_have_a_recipe_of_their_own(tmp_path: Path) -> None:
     assert (recipe.name, recipe.optimisation.optimizer, recipe.seeds) == ("lm", "adamw", (0,))
 
 
+@pytest.mark.parametrize("kind", ["RNN", "LSTM"])
+def test_texts_are_trained_by_other_networks_too(kind: str, tmp_path: Path) -> None:
+    """Without what the usual recipe has for a highway network only."""
+    data = written(tmp_path, train=500, test=100)
+    command = ["train", "--text", data.train, data.validation, data.test, "--network.kind", kind, "--data.steps=5"]
+    command += ["--network.hidden_size=4", "--optimisation.epochs=1", "--hardware.accelerator=cpu"]
+    assert cli.main([*command, "--out", str(tmp_path / "run")]) == 0
+    network = RunFolder(tmp_path / "run").recipe().network
+    assert (network.kind, dict(network.start), network.hidden_dropout) == (kind, {"weight_bound": 0.04}, 0.0)
+    assert cli.main([*command, "--network.hidden_dropout=0.1", "--out", str(tmp_path / "other")]) == 2
+
+
 def test_what_cannot_be_evaluated_together_is_told_first(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from typing import NoReturn
@@ -44,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         goes_on = f"; the same command goes on from what is saved: {as_command(given)}"
         print(f"eirehn: stopped{goes_on if given[0] in SAVING else ''}", file=sys.stderr)
-        return 130
+        return STOPPED
     except BrokenPipeError:  # whoever read our output has gone, and Python would say so when it flushes
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
@@ -93,6 +94,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "recipes": recipes,
     "data": data,
 }
+STOPPED = 130
 SAVING = ("reproduce", "train", "data")
 """Commands whose work is saved as it goes on."""
 
@@ -101,4 +103,10 @@ def entry() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without these letters is no reason to fail
-    sys.exit(main())
+    try:
+        code = main()
+    except KeyboardInterrupt:  # sent twice at once, as timeout(1) does
+        code = STOPPED
+    if code == STOPPED:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Python would tell of the second one while it ends
+    sys.exit(code)

@@ -46,7 +46,7 @@ def train(given: list[str]) -> None:
     defaults = _flat(start.to_dict())
     if kind != start.data.kind:
         defaults = {name: value for name, value in defaults.items() if not name.startswith("data.")}
-    parser.set_defaults(defaults)
+    parser.set_defaults(_of_network(defaults, value_of("--network.kind", given)))
     asked = parse(parser, given)
     if asked.recipe != named:
         raise UsageError("a recipe is named once, by --recipe on the command line; a YAML file holds fields")
@@ -143,6 +143,16 @@ def _with_texts(given: Sequence[str]) -> list[str]:
         named = [f"--data.{field}={Path(file).absolute()}" for field, file in fields]
         words[at : at + 4] = ["--data.kind=text", *named]
     return [f"--data.{word[2:]}" if word == "--level" or word.startswith("--level=") else word for word in words]
+
+
+def _of_network(defaults: dict[str, Any], kind: str | None) -> dict[str, Any]:
+    """A recipe's fields without what only its highway network has, where one of another kind is asked for."""
+    from ..models import SHALLOW
+
+    if kind not in SHALLOW:
+        return defaults
+    start = {name: value for name, value in defaults["network.start"].items() if name == "weight_bound"}
+    return {**defaults, "network.start": start, "network.hidden_dropout": 0.0}
 
 
 def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
