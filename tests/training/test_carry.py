@@ -199,8 +199,7 @@ def test_what_an_earlier_version_packed_is_read(recipe: Recipe, tmp_path: Path) 
     }
     content = io.BytesIO()
     torch.save({"state": {"step": 3}, "values": old, "trained": old}, content)
-    about = {"recipe": recipe.to_dict(), "metric": "perplexity", "before": [1.0], "best": [1.0]}
-    _, state, found, trained = carry._read_content(tmp_path, about, content.getvalue())
+    state, found, trained = carry._read_content(tmp_path, content.getvalue(), values)
     assert state == {"step": 3}
     for name, value in values.items():
         torch.testing.assert_close(found[name], value, rtol=0, atol=float(scale[name].max()))
@@ -230,7 +229,10 @@ def test_by_command(
     assert "no carry.json" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("damage", ["no recipe", "another recipe", "no figures", "other bytes", "a list"])
+DAMAGES = ["no recipe", "another recipe", "more seeds", "no figures", "fewer figures", "other bytes", "a list"]
+
+
+@pytest.mark.parametrize("damage", [*DAMAGES, "no task", "no best", "no history", "other members", "whole numbers"])
 def test_what_cannot_be_unpacked_is_told(
     damage: str,
     recipe: Recipe,
@@ -245,15 +247,52 @@ def test_what_cannot_be_unpacked_is_told(
         del about["recipe"]
     elif damage == "another recipe":
         about["recipe"]["network"]["hidden_size"] += 1
+    elif damage == "more seeds":
+        about["recipe"]["seeds"] = [0, 1]
+        about["before"], about["best"] = [1.0, 1.0], [1.0, 1.0]
+    elif damage == "fewer figures":
+        about["before"] = []
     elif damage == "no figures":
         del about["before"]
-    elif damage == "other bytes":  # with the checksum of those
-        (tmp_path / "carried" / "carry.00").write_bytes(b"no training")
-        about["parts"] = [{"name": "carry.00", "sha256": hashlib.sha256(b"no training").hexdigest()}]
-    else:
+    elif damage == "a list":
         about = [about]
+    else:  # with the checksum of what is there now
+        whole = other_content(damage, (tmp_path / "carried" / "carry.00").read_bytes())
+        (tmp_path / "carried" / "carry.00").write_bytes(whole)
+        about["parts"] = [{"name": "carry.00", "sha256": hashlib.sha256(whole).hexdigest()}]
     write_json(tmp_path / "carried" / "carry.json", about)
     capsys.readouterr()
     assert cli.main(["carry", "unpack", str(tmp_path / "carried"), str(tmp_path / "there")]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not (tmp_path / "there").exists()
+
+
+def other_content(damage: str, whole: bytes) -> bytes:
+    if damage == "other bytes":
+        return b"no training"
+    content = torch.load(io.BytesIO(whole), weights_only=True)
+    values = content["values"]
+    if damage == "no task":
+        del content["state"]["task"]
+    elif damage == "no best":
+        del content["state"]["task"]["best"]
+    elif damage == "no history":
+        content["state"]["callbacks"] = {}
+    elif damage == "other members":
+        content["values"] = {name: {"exact": torch.cat([each["exact"]] * 2)} for name, each in values.items()}
+    else:
+        content["values"] = {name: {"exact": each["exact"].int()} for name, each in values.items()}
+    out = io.BytesIO()
+    torch.save(content, out)
+    return out.getvalue()
+
+
+def test_there_is_no_best_epoch_yet(
+    recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stopped(recipe, tmp_path / "here", 3, monkeypatch)
+    with pytest.raises(RunError, match="here has no best epoch yet"):
+        carry.pack(tmp_path / "here", tmp_path / "carried", which="best")
+    capsys.readouterr()
+    assert cli.main(["carry", "pack", str(tmp_path / "here"), str(tmp_path / "carried")]) == 0
+    assert "best epoch" not in capsys.readouterr().out

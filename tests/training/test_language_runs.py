@@ -305,7 +305,7 @@ def test_texts_of_the_same_numbers_are_not_the_same(trained: Path, tmp_path: Pat
     other = replace(data, **files, sha256="")
     assert torch.equal(other.texts().test, data.texts().test)
     RunFolder(tmp_path / "other").open(replace(recipe, data=other))
-    with pytest.raises(ValueError, match="that of .*other is another"):
+    with pytest.raises(ValueError, match=r"that of .*other is another"):
         evaluate_together([trained, tmp_path / "other"])
 
 

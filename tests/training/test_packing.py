@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
+import zlib
 
 import numpy as np
 import pytest
 import torch
 
-from eirehn.training.packing import packed, unpacked
+from eirehn.training.packing import packed, shape_of, unpacked
 
 
 @pytest.mark.parametrize("bits", [8, 9, 10, 11, 12, 14, 16])
@@ -60,3 +62,16 @@ def test_frequent_values_take_little_room() -> None:
     assert content["high"].numel() * 8 / value.numel() == pytest.approx(entropy, rel=0.02)
     assert content["low"].numel() == math.ceil(value.numel() / 8) * 4
     assert packed(torch.zeros(100, 5000), 8)["high"].numel() < 10_000
+
+
+def test_no_more_room_is_taken_than_the_shape_says() -> None:
+    content = packed(torch.randn(100, 200), 8)
+    assert shape_of(content) == shape_of({"exact": torch.zeros(100, 200)}) == (100, 200)
+    bomb = np.frombuffer(bytearray(zlib.compress(bytes(50_000_000))), np.uint8)
+    tracemalloc.start()
+    try:
+        with pytest.raises(RuntimeError, match="shape"):
+            unpacked({**content, "high": torch.from_numpy(bomb)})
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000
+    finally:
+        tracemalloc.stop()

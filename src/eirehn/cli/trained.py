@@ -71,7 +71,7 @@ def carry(given: list[str]) -> None:
     below = f", {carried.bits[1]} a difference from it" if len(carried.bits) > 1 else ""
     print(f"{carried.size / 2**20:.1f} MiB, {carried.bits[0]} bits a weight{below}; validation {carried.metric}:")
     for before, after, best in zip(carried.before, carried.after, carried.best, strict=True):
-        known = f"; {best:.6g} at the best epoch" if best is not None else ""
+        known = f"; {best:.6g} at the best epoch" if best is not None and math.isfinite(best) else ""
         was, now = (math.nan if each is None else each for each in (before, after))
         print(f"  {was:.6g} before, {now:.6g} carried ({now - was:+.2g}){known}")
     if asked.action == "unpack":

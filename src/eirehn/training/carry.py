@@ -14,8 +14,10 @@ from __future__ import annotations
 
 import hashlib
 import io
+import math
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from pickle import UnpicklingError
 from typing import Any, NamedTuple
@@ -25,13 +27,13 @@ from torch import Tensor
 
 from ..checks import usable_device
 from ..files import RunError, read_json, replacing, write_json
-from ..loading import KEPT, check_values
+from ..loading import KEPT
 from .checkpoints import WholeFiles, read_checkpoint
 from .columns import Windows
 from .fit import export, final_parts, make_task, precision
 from .folder import RunFolder
 from .modules import Task
-from .packing import packed, unpacked
+from .packing import packed, shape_of, unpacked
 from .recipe import Recipe
 
 MOST = 56 << 20
@@ -74,6 +76,8 @@ def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None
     trained, averaged = _taken(state, task)
     values = state["task"]["best"]["values"] if which == "best" else averaged or trained
     best = (task.sign * state["task"]["best"]["score"]).tolist()
+    if which == "best" and not any(map(math.isfinite, best)):
+        raise RunError(f"{run} has no best epoch yet: none has ended, or all members have diverged")
     state["task"]["best"]["values"] = {}
     whole, carried, bits = _finest(state, values, trained if averaged else {})
     if len(whole) > MOST:
@@ -100,28 +104,39 @@ def unpack(carry: Path, run: Path, *, device: str | None = None) -> Carried:
         raise RunError(f"{carry} holds no training: it has no carry.json")
     about = read_json(carry / "carry.json")
     whole = _read_parts(carry, about)
-    recipe, state, values, trained = _read_content(carry, about, whole)
+    recipe = _read_recipe(carry, about)
     task = make_task(recipe)
-    for each in (values, trained) if trained else (values,):
-        check_values(task.ensemble.values(), each, carry)
-    state["state_dict"] = {key: (trained or values)[name] for key, name in _keys(task).items()}
-    state["task"]["averages"]["values"] = [values[name] for name in task.ensemble.names] if trained else []
+    state, values, trained = _read_content(carry, whole, task.ensemble.values())
     after = validation(task, recipe, values, device)
-    epochs = _ended_epochs(state)
-    if epochs:
-        score = task.sign * torch.tensor(after, dtype=torch.float64)
-        state["task"]["best"] |= {"score": score, "epoch": torch.full(score.shape, epochs - 1)}
-    state["task"]["best"]["values"] = {name: value.clone() for name, value in values.items()}
+    with _telling(carry):
+        _go_on_from(state, task, values, trained, after)
     folder = RunFolder(run)
     with folder:
         folder.open(recipe)
         if folder.checkpoint.exists():
             raise RunError(f"{run} holds a training already; choose another folder")
-        task.on_load_checkpoint(state)
-        task.ensemble.load(trained or values)
         export(task, recipe, run)
         WholeFiles().save_checkpoint(state, folder.checkpoint)
     return Carried(about["metric"], len(whole), about["before"], after, about["best"], about.get("bits", [16]))
+
+
+def _go_on_from(
+    state: dict[str, Any],
+    task: Task,
+    values: Mapping[str, Tensor],
+    trained: Mapping[str, Tensor],
+    after: Sequence[float],
+) -> None:
+    """Puts the values into a state that was carried without them, and all of it into the task."""
+    state["state_dict"] = {key: (trained or values)[name] for key, name in _keys(task).items()}
+    state["task"]["averages"]["values"] = [values[name] for name in task.ensemble.names] if trained else []
+    epochs = _ended_epochs(state)
+    if epochs:
+        score = task.sign * torch.tensor(after, dtype=torch.float64)
+        state["task"]["best"] |= {"score": score, "epoch": torch.full(score.shape, epochs - 1)}
+    state["task"]["best"]["values"] = {name: value.clone() for name, value in values.items()}
+    task.on_load_checkpoint(state)
+    task.ensemble.load(trained or values)
 
 
 def _finest(
@@ -196,21 +211,42 @@ def _write_parts(whole: bytes, out: Path) -> list[dict[str, Any]]:
     return parts
 
 
-def _read_content(
-    carry: Path, about: Mapping[str, Any], whole: bytes
-) -> tuple[Recipe, dict[str, Any], dict[str, Tensor], dict[str, Tensor]]:
-    """The recipe, the state without its values, the values that were carried, and those below their averages."""
-    try:
-        if missing := {"metric", "before", "best"} - about.keys():
-            raise KeyError(*missing)
+def _read_recipe(carry: Path, about: Mapping[str, Any]) -> Recipe:
+    """Where the figures told of it are there too, one for each member."""
+    with _telling(carry):
         recipe = Recipe.from_dict(about["recipe"])
+        for figures in (about["before"], about["best"]):
+            if len([figure is None or float(figure) for figure in figures]) != len(recipe.seeds):
+                raise ValueError("figures for each seed are wanted")
+        if not isinstance(about["metric"], str):
+            raise TypeError("its metric has no name")
+        return recipe
+
+
+def _read_content(
+    carry: Path, whole: bytes, own: Mapping[str, Tensor]
+) -> tuple[dict[str, Any], dict[str, Tensor], dict[str, Tensor]]:
+    """The state without its values, the values that were carried, and those below their averages; both in the
+    shapes of the model's `own`."""
+    with _telling(carry):
         content = torch.load(io.BytesIO(whole), map_location="cpu", weights_only=True)
+        # Versions that knew no differences wrote the weights below their averages as they were.
+        below, beside = ("trained", False) if "trained" in content else ("differences", True)
+        shapes = {name: tuple(each.shape) for name, each in own.items()}
+        for kept in (content["values"], content[below] or content["values"]):
+            if {name: shape_of(each) for name, each in kept.items()} != shapes:
+                raise ValueError("its values do not fit the model of its recipe")
         values = {name: unpacked(each) for name, each in content["values"].items()}
-        if "trained" in content:  # as versions wrote it that knew no differences
-            trained = {name: unpacked(each) for name, each in content["trained"].items()}
-        else:
-            trained = {name: unpacked(each, values[name]) for name, each in content["differences"].items()}
-        return recipe, content["state"], values, trained
+        trained = {name: unpacked(each, values[name] if beside else None) for name, each in content[below].items()}
+        if not all(value.is_floating_point() for value in (*values.values(), *trained.values())):
+            raise TypeError("its values are no numbers of a model")
+        return content["state"], values, trained
+
+
+@contextmanager
+def _telling(carry: Path) -> Iterator[None]:
+    try:
+        yield
     except (*DAMAGED, UnpicklingError, zlib.error) as error:
         said = str(error).partition("\n")[0]
         raise RunError(f"{carry} holds no training that can be read: {type(error).__name__} {said}") from error

@@ -38,6 +38,12 @@ def packed(value: Tensor, bits: int = 16, beside: Tensor | None = None) -> dict[
     }
 
 
+def shape_of(content: Mapping[str, Any]) -> tuple[int, ...]:
+    """Of what was packed, before any room is taken for it."""
+    whole = content.get("exact", content.get("numbers"))
+    return tuple(content["shape"] if whole is None else whole.shape)
+
+
 def unpacked(content: Mapping[str, Any], beside: Tensor | None = None) -> Tensor:
     """What `packed` made so, to rounding."""
     if "exact" in content:
@@ -50,7 +56,8 @@ def unpacked(content: Mapping[str, Any], beside: Tensor | None = None) -> Tensor
 def _numbers(content: Mapping[str, Any]) -> Tensor:
     bits, shape = content["bits"], content["shape"]
     count = int(np.prod(shape))
-    high = np.frombuffer(zlib.decompress(content["high"].numpy().tobytes()), np.uint8)
+    # No more than there can be, whatever a damaged or hostile file would grow to.
+    high = np.frombuffer(zlib.decompressobj().decompress(content["high"].numpy().tobytes(), count + 1), np.uint8)
     numbers = high.astype(np.int32) << (bits - 8)
     for plane, packed_bits in enumerate(content["low"].view(bits - 8, -(-count // 8)).numpy()):
         numbers |= np.unpackbits(packed_bits, count=count).astype(np.int32) << plane
