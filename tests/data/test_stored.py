@@ -12,6 +12,7 @@ import torch
 from eirehn.data import language, stored
 from eirehn.data.language import TextData
 from eirehn.data.text import encode, vocabulary_of
+from eirehn.data.vocabulary import Vocabulary
 from eirehn.files import RunError, lock
 
 
@@ -85,6 +86,24 @@ def test_what_is_damaged_is_made_again(data: TextData, kind: str, damage: str, c
         (cache / f".{path.name}.abc.tmp").write_bytes(b"left by a process that was killed")
     assert again(data).train.tolist() == expected
     assert not list(cache.glob("*.tmp"))
+
+
+@pytest.mark.parametrize("other", [np.zeros(4, np.float32), np.zeros((2, 2), np.int16), np.array(1, np.int16)])
+def test_numbers_of_another_kind_are_made_again(data: TextData, other: np.ndarray, cache: Path) -> None:
+    expected = data.texts().train.tolist()
+    for path in cache.glob("*.npy"):
+        path.unlink()  # the old one may still be mapped
+        np.save(path, other)
+    assert again(data).train.tolist() == expected
+
+
+def test_by_another_encoding_it_is_another_text(tmp_path: Path) -> None:
+    path = tmp_path / "text.txt"
+    path.write_bytes(b"w1\xc2\x85w2\n" * 50)  # white space in UTF-8, letters and white space in Latin-1
+    vocabulary = Vocabulary("word", ("<unk>", "<eos>", "w1", "w2"))
+    for encoding in ("utf-8", "latin-1", "utf-8"):
+        found = stored.stored_text(path, vocabulary, encoding).tolist()
+        assert found == [2 if encoding == "utf-8" else 0, 3, 1] * 50
 
 
 def test_a_text_that_changes_while_it_is_read(data: TextData, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
