@@ -229,3 +229,10 @@ def test_memory_does_not_grow_with_the_text(tmp_path, level, lines):
     count, kilobytes = map(int, done.stdout.split())
     assert count > (12_000_000 if level == "word" else 63_000_000)
     assert kilobytes < 45_000
+
+
+def test_utf_16_without_a_mark(tmp_path):
+    path = tmp_path / "text.txt"
+    path.write_text("no mark\n", "utf-8")
+    with pytest.raises(RunError, match=r"text\.txt: .*BOM.*data\.encoding"):
+        encode(path, Vocabulary("word", (UNK, EOS)), encoding="utf-16")

@@ -108,6 +108,19 @@ def test_limits(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         carry.pack(tmp_path / "here", tmp_path / "carried")
 
 
+def test_parts_lie_in_the_folder(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever they are called there."""
+    stopped(recipe, tmp_path / "here", 4, monkeypatch)
+    carry.pack(tmp_path / "here", tmp_path / "carried")
+    (tmp_path / "carried" / "carry.00").rename(tmp_path / "carry.00")
+    about = read_json(tmp_path / "carried" / "carry.json")
+    for name in ("../carry.00", str(tmp_path / "carry.00"), "..", ""):
+        about["parts"][0]["name"] = name
+        write_json(tmp_path / "carried" / "carry.json", about)
+        with pytest.raises(RunError, match="cannot read"):
+            carry.unpack(tmp_path / "carried", tmp_path / "there")
+
+
 def size(content: dict[str, torch.Tensor]) -> int:
     return sum(each.numel() * each.element_size() for each in content.values() if isinstance(each, torch.Tensor))
 

@@ -149,6 +149,8 @@ def blocks(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
         at = line + error.object[: error.start].count(b"\n")
         byte = error.object[error.start]
         raise RunError(f"{path}, line {at}: byte 0x{byte:02x} is not {encoding}; {_no_text(encoding)}") from error
+    except UnicodeError as error:  # of the whole: UTF-16 without a mark at its beginning
+        raise RunError(f"{path}: {error}; {_no_text(encoding)}") from error
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
 
