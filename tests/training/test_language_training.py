@@ -149,6 +149,13 @@ def test_windows_cover_the_text(batch: int, monkeypatch: pytest.MonkeyPatch) -> 
     assert found.flatten().tolist() == list(range(1, batch * (100 // batch) + 1))
 
 
+def test_a_text_with_fewer_tokens_than_columns() -> None:
+    """As many columns as there are tokens, of one each: there is a figure, whatever the batch size."""
+    windows = Windows(text(5), 20)
+    assert len(windows) == 1
+    assert [part.target.tolist() for part in windows] == [[[1], [2], [3], [4]]]
+
+
 def test_a_figure_does_not_depend_on_the_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """One column, whatever the windows: every token but the first, from all before it."""
     torch.manual_seed(0)

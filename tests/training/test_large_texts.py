@@ -9,6 +9,7 @@ import sys
 import textwrap
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -39,6 +40,17 @@ def test_the_same_bits_as_in_memory(level: str, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(stored, "LARGE", 1 << 30)
     language._read_texts.cache_clear()
     assert evaluate(tmp_path / "memory", batch=3) == in_files
+
+
+def test_only_a_text_that_fits_goes_to_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = small_language_recipe(written(tmp_path, train=500, test=100))
+    data = fit.Data(recipe, recipe.data.load())
+    data.trainer = SimpleNamespace(  # type: ignore[assignment]  # what it asks of one
+        strategy=SimpleNamespace(root_device=torch.device("meta")), global_rank=0, world_size=1
+    )
+    monkeypatch.setattr(fit.Data, "most_bytes", data.splits.validation.x.nbytes)
+    loaders = data.train_dataloader(), data.val_dataloader()
+    assert [loader.x.device.type for loader in loaders] == ["cpu", "meta"]  # type: ignore[union-attr]  # of texts
 
 
 def test_a_text_that_takes_long_is_told_once(
