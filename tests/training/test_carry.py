@@ -234,7 +234,14 @@ def test_by_command(
     assert cli.main(["carry", "pack", str(tmp_path / "here"), str(tmp_path / "carried")]) == 0
     assert "validation perplexity" in capsys.readouterr().out
     assert cli.main(["carry", "unpack", str(tmp_path / "carried"), str(tmp_path / "there")]) == 0
-    assert "train --resume" in capsys.readouterr().out
+    told = capsys.readouterr().out
+    assert "train --resume" in told
+    with monkeypatch.context() as patched:
+        patched.setattr("eirehn.training.carry.validation", None)
+        unmeasured = ["carry", "unpack", str(tmp_path / "carried"), str(tmp_path / "quick"), "--measure", "false"]
+        assert cli.main(unmeasured) == 0
+    assert capsys.readouterr().out == told.replace("there", "quick")
+    assert (tmp_path / "quick" / "last.ckpt").read_bytes() == (tmp_path / "there" / "last.ckpt").read_bytes()
     assert cli.main(["train", "--resume", str(tmp_path / "there")]) == 0
     assert "test perplexity" in capsys.readouterr().out
     assert cli.main(["carry", "push", "a", "b"]) == 2

@@ -59,6 +59,7 @@ def carry(given: list[str]) -> None:
     parser.add_argument("target", type=Path, help="the folder, or the run, to make")
     parser.add_argument("--which", type=str, default="last", help="values to pack: last, or best")
     parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
+    parser.add_argument("--measure", type=bool, default=True, help="unpack: validate what came; that can take long")
     asked = parse(parser, given)
     from ..training.carry import pack, unpack
 
@@ -67,7 +68,7 @@ def carry(given: list[str]) -> None:
     if asked.action == "pack":
         carried = pack(asked.source, asked.target, which=asked.which, device=asked.device)
     else:
-        carried = unpack(asked.source, asked.target, device=asked.device)
+        carried = unpack(asked.source, asked.target, device=asked.device, measure=asked.measure)
     below = f", {carried.bits[1]} a difference from it" if len(carried.bits) > 1 else ""
     print(f"{carried.size / 2**20:.1f} MiB, {carried.bits[0]} bits a weight{below}; validation {carried.metric}:")
     for before, after, best in zip(carried.before, carried.after, carried.best, strict=True):

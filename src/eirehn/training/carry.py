@@ -98,8 +98,9 @@ def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None
     return Carried(task.metric, len(whole), before, after, best, bits)
 
 
-def unpack(carry: Path, run: Path, *, device: str | None = None) -> Carried:
-    """Makes a run folder of what `pack` wrote, whose training goes on where it was left."""
+def unpack(carry: Path, run: Path, *, device: str | None = None, measure: bool = True) -> Carried:
+    """Makes a run folder of what `pack` wrote, whose training goes on where it was left. Without `measure` the
+    figures of what was carried are those that `pack` found, and nothing is validated here."""
     if not (carry / "carry.json").exists():
         raise RunError(f"{carry} holds no training: it has no carry.json")
     about = read_json(carry / "carry.json")
@@ -107,7 +108,7 @@ def unpack(carry: Path, run: Path, *, device: str | None = None) -> Carried:
     recipe = _read_recipe(carry, about)
     task = make_task(recipe)
     state, values, trained = _read_content(carry, whole, task.ensemble.values())
-    after = validation(task, recipe, values, device)
+    after = validation(task, recipe, values, device) if measure else about["after"]
     with _telling(carry):
         _go_on_from(state, task, values, trained, after)
     folder = RunFolder(run)
@@ -215,7 +216,7 @@ def _read_recipe(carry: Path, about: Mapping[str, Any]) -> Recipe:
     """Where the figures told of it are there too, one for each member."""
     with _telling(carry):
         recipe = Recipe.from_dict(about["recipe"])
-        for figures in (about["before"], about["best"]):
+        for figures in (about["before"], about["after"], about["best"]):
             if len([figure is None or float(figure) for figure in figures]) != len(recipe.seeds):
                 raise ValueError("figures for each seed are wanted")
         if not isinstance(about["metric"], str):
