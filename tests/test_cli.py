@@ -333,5 +333,10 @@ def test_ctrl_c_that_comes_again_while_python_ends() -> None:
         sys.argv = ["eirehn", "report", "a"]
         cli.entry()
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # also where tests run in the background
+    )
     assert (done.returncode, done.stderr) == (130, "eirehn: stopped\n")
