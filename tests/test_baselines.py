@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from quick import quick
 from safetensors.torch import load_file, save_file
 from systems import joined, parts
 from torch import nn
@@ -158,7 +159,7 @@ FUNCTIONS = {"RNN": baselines.RNNRecurrence, "LSTM": baselines.LSTMRecurrence}
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("sizes", [[2, 2, 2], [3, 2, 2, 1]], ids=["even", "ragged"])
-@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("reverse", quick(True, of=[False, True]))
 def test_first_and_second_derivatives(name, sizes, reverse):
     torch.manual_seed(0)
     gates, count = (4, 2) if name == "LSTM" else (1, 1)

@@ -195,6 +195,7 @@ def test_figure1(tmp_path: Path) -> None:
     assert "<svg" in (tmp_path / "pictures" / "figure1.svg").read_text()
 
 
+@pytest.mark.slow
 def test_recipes_are_yaml_that_train_takes(tmp_path: Path) -> None:
     listed = command(tmp_path, "recipes")
     assert listed.returncode == 0, listed.stderr

@@ -8,6 +8,7 @@ import threading
 
 import pytest
 import torch
+from quick import quick
 from systems import draw, joined, make
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.utils.rnn import pack_padded_sequence
@@ -329,7 +330,7 @@ def test_two_python_threads_at_once():
     assert not wrong
 
 
-@pytest.mark.parametrize("context", ["fork", "spawn"])
+@pytest.mark.parametrize("context", quick("fork", of=["fork", "spawn"]))
 def test_dataloader_workers_survive(context):
     """The parent has used the kernels with several threads; its workers use them too."""
     code = f"""

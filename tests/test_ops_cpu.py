@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
+from quick import quick
 from torch import Tensor
 
 from eirehn.cells import EIREHNCell, RecurrentCell, RHNCell, SREHNCell, SRHNCell
@@ -386,7 +387,7 @@ def test_a_forked_child_runs_too() -> None:
     assert out.split() == ["True", "0"]
 
 
-@pytest.mark.parametrize("folder", ["gone", "never"])
+@pytest.mark.parametrize("folder", quick("gone", of=["gone", "never"]))
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, folder: str) -> None:
     (tmp_path / "kernel_in_a_file.py").write_text("def kernel(x):\n    x[0] = 2.0\n")
     (tmp_path / "file").write_text("")

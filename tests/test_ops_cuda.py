@@ -15,6 +15,7 @@ import pytest
 import test_ops_triton as small
 import torch
 from cuda_on_cpu import COMPILER, Emulated, sanitizer
+from quick import quick
 from test_ops_triton import KINDS, expected, make
 from test_ops_triton_large import PHASES, Large, check, found
 
@@ -133,7 +134,7 @@ class TestOnCPU:
         check(Large(**{**case, **options}))
         assert set(emulated.launched) == {"forward_pass", "backward_pass"}
 
-    @pytest.mark.parametrize("kind", KINDS)
+    @pytest.mark.parametrize("kind", quick("printed", "RHN", of=KINDS))
     def test_every_kind(self, kind: str, emulated: Emulated) -> None:
         self.same(emulated, kind=kind, masked=True, sizes=(5, 4, 1))
 
@@ -176,6 +177,7 @@ class TestOnCPU:
         assert dirty["out"][0, 1].isnan().any()
         assert emulated.launched == ["forward_pass", "backward_pass"] * 2
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("kind", "memory"), [("printed", 11_000), ("RHN", 9_000), ("additive", 7_000)])
     def test_little_memory(
         self, kind: str, memory: int, emulated: Emulated, monkeypatch: pytest.MonkeyPatch

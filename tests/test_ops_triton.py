@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 import torch
+from quick import quick
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -205,7 +206,7 @@ def check(case: Case, device: str = DEVICE) -> float:
 
 
 @pytest.mark.parametrize("launch", [ROW, TILE], ids=["row", "tile"])
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick("printed", "RHN", of=KINDS))
 def test_every_kind(kind: str, launch: Launch) -> None:
     check(Case(kind=kind, launch=launch, masked=True, E=2, sizes=(3, 3, 2, 1)))
 
@@ -233,6 +234,7 @@ def test_wider(launch: Launch) -> None:
     check(Case(H=20, Z=10, sizes=(2, 2, 1), R=3, launch=launch))
 
 
+@pytest.mark.slow
 def test_weights_read_at_each_step() -> None:
     check(Case(launch=TILE._replace(resident=False)))
     check(Case(launch=ROW._replace(resident=False)))

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import pytest
 import test_ops_triton as small
 import torch
+from quick import quick
 from test_ops_triton import DEVICE, KINDS, Case, Poisoned, Problem, expected, make, on_gpu
 from torch import Tensor
 
@@ -72,7 +73,7 @@ def check(case: Large) -> None:
     assert not wrong, f"{case}: {wrong}"
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", quick("printed", "RHN", of=KINDS))
 def test_every_kind(kind: str) -> None:
     for launch in WAYS:
         check(Large(kind=kind, H=20, Z=10, sizes=(3, 3, 2), masked=True, launch=launch))
@@ -95,6 +96,7 @@ def test_no_hypernetwork_shut() -> None:
         check(Large(kind="none", H=20, sizes=(2, 2), gates="shut", launch=launch))
 
 
+@pytest.mark.slow
 def test_more_samples_than_a_tile() -> None:
     for launch in WAYS:
         check(Large(H=24, Z=17, sizes=(17, 5), R=2, E=2, masked=True, launch=launch._replace(block=16)))
@@ -105,7 +107,7 @@ def test_sums_in_parts() -> None:
         check(Large(H=40, Z=20, sizes=(3, 2), R=2, kept=True, launch=launch._replace(split=4, step=16)))
 
 
-@pytest.mark.parametrize("kind", ["printed", "none", "RHN"])
+@pytest.mark.parametrize("kind", quick("printed", of=["printed", "none", "RHN"]))
 def test_one_launch(kind: str) -> None:
     # A single program has nobody to wait for, so that the interpreter can run it too.
     launch = PHASES._replace(programs=1, persistent=True)

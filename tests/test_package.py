@@ -18,6 +18,7 @@ def seconds_to_import(module):
     return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
 
 
+@pytest.mark.slow
 def test_import_takes_at_most_a_third_longer_than_torch():
     seconds_to_import("eirehn")  # bytecode is written once
     torch, eirehn = [], []

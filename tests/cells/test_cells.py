@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from quick import quick
 from systems import ELASTIC, HIGHWAY, SYSTEMS, draw, joined, make, oracle_run, parts
 
 
@@ -87,7 +88,7 @@ def test_eirehn_without_weight_updates_is_srehn():
         assert torch.equal(left, right)
 
 
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", quick("RHN", "EIREHN-printed", of=SYSTEMS))
 def test_gradients_against_finite_differences(name):
     layer = make(name, 2, 3, seed=2, **({"max_depth": 3} if "HN" not in name or "EHN" in name else {"depth": 3}))
     x, h0 = draw(layer, 2, 2)

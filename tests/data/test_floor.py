@@ -20,6 +20,7 @@ def cache(tmp_path_factory, monkeypatch):
     return folder
 
 
+@pytest.mark.slow
 def test_against_the_figures_published_with_the_reading():
     """0.427 on average, 2.39 at the first prediction, 0.60 at the second, no excess from the third; told the
     state, 0.336. These are samples themselves: of 1000 sequences the errors have the standard errors below."""
@@ -38,6 +39,7 @@ def test_against_the_figures_published_with_the_reading():
     assert found.mean - found.informed == pytest.approx(excess.mean(), rel=1e-9)
 
 
+@pytest.mark.slow
 def test_more_noise():
     """Told the state, 1.64 at 0.1 and 55.3 at a variance of 0.1."""
     for noise_std, informed, digit in ((0.1, 1.64e-3, 0.005e-3), (math.sqrt(0.1), 55.3e-3, 0.05e-3)):
@@ -52,6 +54,7 @@ def test_without_noise_next_to_nothing_is_unknown():
     assert found.mean < 1e-6
 
 
+@pytest.mark.slow
 def test_the_expected_error_is_the_error_made():
     """The floor is a mean of conditional expectations; the plain mean over fresh data is the same."""
     found = bayes_floor(count=COUNT)
@@ -85,6 +88,7 @@ def test_first_prediction_against_regression_on_half_a_million_pairs(options):
     assert gain.mean() < 0.1 * error + 3 * gain.std() / math.sqrt(len(gain))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise_std", [0.056, 0.1])
 def test_the_predictor_knows_how_far_off_it_is(noise_std):
     """The spread of its own belief is the distance to what a told predictor says: its weights are probabilities."""
@@ -127,6 +131,7 @@ def gain_of_correcting(x, predictions, t):
     return gain.mean() / (gain.std() / math.sqrt(half))
 
 
+@pytest.mark.slow
 def test_no_function_of_the_past_corrects_the_predictions():
     x = synthetic(16_000, 6, seed=9).x.astype(float)
     best = bayes_predictions(x)

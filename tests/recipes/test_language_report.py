@@ -303,6 +303,7 @@ def test_tables_of_the_paper(tmp_path: Path) -> None:
     assert by_model["ours"].millions == 25.34
 
 
+@pytest.mark.slow
 @torch.no_grad()
 def test_figures_to_report_read_the_text_in_one(tmp_path: Path) -> None:
     """Of a reproduced row: test from end to end; validation, which only chooses, in columns from nothing."""

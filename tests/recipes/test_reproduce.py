@@ -44,6 +44,7 @@ def test_runs_that_diverged_are_told_and_no_reason_to_fail(tmp_path: Path) -> No
     assert results["bayes_floor"] > 0
 
 
+@pytest.mark.slow
 def test_the_figures_of_the_report_are_in_the_results(tmp_path: Path) -> None:
     rows = [tiny("synthetic-srehn-20"), tiny("synthetic-rhn-10")]
     reproduce(Experiment("some", "Some rows", "Two.", rows), tmp_path, command="eirehn …", jobs=1)
@@ -57,6 +58,7 @@ def test_the_figures_of_the_report_are_in_the_results(tmp_path: Path) -> None:
         assert each["mean"][-1] == pytest.approx(full[each["label"]], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_a_report_of_nothing_but_diverged_runs(tmp_path: Path) -> None:
     row = diverging("synthetic-ei-rehn-10")
     reproduce(Experiment("some", "One row", "None.", [row]), tmp_path, command="eirehn …", jobs=1)
@@ -64,6 +66,7 @@ def test_a_report_of_nothing_but_diverged_runs(tmp_path: Path) -> None:
     assert "diverged" in page.read_text()
 
 
+@pytest.mark.slow
 def test_rows_trained_before_stay_in_the_results(tmp_path: Path) -> None:
     rows = [tiny("synthetic-rnn-20"), tiny("synthetic-lstm-10"), tiny("synthetic-lstm-15")]
     experiment = Experiment("some", "Three rows", "Some.", rows)

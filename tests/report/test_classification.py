@@ -135,6 +135,7 @@ def test_marks_lie_at_depth_and_accuracy():
     assert len({line.get_marker() for line in marks}) == 6
 
 
+@pytest.mark.slow
 def test_depth_that_is_the_same_for_all_classes_is_said_and_not_drawn():
     report = classified_report()
     assert [varies(part) for part in report.class_depths] == [False, True, True]
@@ -181,6 +182,7 @@ def test_loss_is_drawn_beneath_the_accuracy_or_alone():
             assert axes[0].get_yscale() == "linear"
 
 
+@pytest.mark.slow
 def test_where_nothing_is_held_out_the_page_says_so():
     page = Page(render(classified_report(validated=False)))
     assert "each at the last epoch. Higher is better" in page.text
