@@ -29,6 +29,7 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "adam": {"optimizer": "adam"},
     "adamw and all options": {"optimizer": "adamw", **ALL},
     "sgd": {"optimizer": "sgd", **ALL},
+    "sgd that goes back": {"optimizer": "sgd", "learning_rate": 4.0, "retreat": 1.01, "clip": 1.0, "epochs": 5},
     "soap": {"optimizer": "soap", "epochs": 28, **ALL},  # 112 steps: it has a basis after 100
 }
 

@@ -68,6 +68,13 @@ class Averages:
             value.copy_(average)
             average.copy_(trained)
 
+    @torch.no_grad()
+    def begin_anew(self, which: Tensor, values: Sequence[Tensor]) -> None:
+        """With the values as they are now, for members whose earlier ones do not count any more, (M,)."""
+        for average, value in zip(self.values, values, strict=False):
+            average[which] = value[which]
+        self.count[which] = 0
+
     def state_dict(self) -> dict[str, Any]:
         return {"values": self.values, "begun": self.begun, "count": self.count, "scores": self.scores}
 

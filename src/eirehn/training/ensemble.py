@@ -117,8 +117,13 @@ class Ensemble(nn.Module):
         squares = [gradient.flatten(1).square().sum(1) for gradient in gradients]
         lengths = torch.stack(squares).sum(0).sqrt()  # (M,)
         factors = (norm / (lengths + 1e-6)).clamp(max=1.0)
-        for gradient in gradients:
-            gradient.mul_(factors.view(-1, *[1] * (gradient.dim() - 1)))
+        self.scale_gradients(factors)
+
+    def scale_gradients(self, factors: Tensor) -> None:
+        """Multiplies each member's gradient by its factor, (M,)."""
+        for value in self.stacked:
+            if value.grad is not None:
+                value.grad.mul_(factors.view(-1, *[1] * (value.dim() - 1)))
 
 
 class _Runner(nn.Module):

@@ -83,8 +83,11 @@ def _train(recipe: Recipe, run: RunFolder, tell: Callable[[Event], None], save_s
 
 
 def check(recipe: Recipe) -> None:
-    """That there is such a model, and that a text is long enough for its batches."""
+    """That there is such a model, that its data are held out where it goes by them, and that a text is long enough
+    for its batches."""
     make_model(recipe)
+    if recipe.optimisation.retreat and not len(recipe.data.load().validation.x):
+        raise ValueError("retreat goes by validation, and of these data none are held out for it")
     if isinstance(recipe.data, LanguageData):
         Columns(recipe.data.load().train, recipe.optimisation.batch_size, recipe.data.steps)
 

@@ -18,6 +18,7 @@ from .averages import Averages
 from .capture import Captured
 from .ensemble import Ensemble, Model
 from .optimisation import Optimisation
+from .retreats import Retreats
 
 
 class Task(pl.LightningModule):
@@ -41,6 +42,7 @@ class Task(pl.LightningModule):
         self.best = Best(self.ensemble)
         self.sums = torch.zeros(2, self.ensemble.size, dtype=torch.float64)  # this epoch's losses and sequences
         self.averages = Averages(optimisation, list(self.ensemble.stacked))
+        self.retreats = Retreats(optimisation, self.ensemble.size)
 
     def carry(self, state: Any) -> None:
         """What the next batch starts from: nothing, unless a task reads on."""
@@ -48,6 +50,10 @@ class Task(pl.LightningModule):
     def figure(self, mean: Tensor) -> Tensor:
         """The metric from its mean over all summands."""
         return mean
+
+    def fault(self, metric: Tensor) -> Tensor:
+        """Lower when better, and nothing at best."""
+        return metric
 
     def scale(self, target: Tensor) -> int:
         """What training multiplies the loss by."""
@@ -72,6 +78,7 @@ class Task(pl.LightningModule):
         self.sums = self.sums.to(self.device)
         self.averages.place_like(list(self.ensemble.stacked))
         self.best.place_like(self.ensemble)
+        self.retreats.place(self.device)
         self.carried = tree_map_only(Tensor, lambda part: part.to(self.device), self.carried)
         if self._can_capture():
             self.captured = Captured(self, self.optimizers(use_pl_optimizer=False))  # type: ignore[arg-type]  # one
@@ -90,6 +97,7 @@ class Task(pl.LightningModule):
             "sums": self.sums,
             "averages": self.averages.state_dict(),
             "best": self.best.state_dict(),
+            "retreats": self.retreats.state_dict(),
             "carried": self.carried,
         }
 
@@ -98,6 +106,8 @@ class Task(pl.LightningModule):
         self.sums, self.carried = state["sums"], state["carried"]
         self.averages.load_state_dict(state["averages"])
         self.best.load_state_dict(state["best"])
+        if "retreats" in state:  # trainings of before there were any do not ask for them
+            self.retreats.load_state_dict(state["retreats"])
 
     def on_train_epoch_start(self) -> None:
         self.sums.zero_()
@@ -142,6 +152,8 @@ class Task(pl.LightningModule):
             self.ensemble.add_penalty(self.optimisation.penalty)
         if self.optimisation.clip is not None:
             self.ensemble.clip_gradients(self.optimisation.clip)
+        if self.retreats:
+            self.ensemble.scale_gradients(self.retreats.share)
 
     def optimizer_step(self, epoch: int, batch_index: int, optimizer: Any, closure: Any = None) -> None:
         if self.captured is None:
@@ -202,6 +214,17 @@ class Task(pl.LightningModule):
         self.best.consider(self.sign * metric, self.current_epoch, self.ensemble)
         self.averages.consider(self.sign * metric)
         self.averages.swap(list(self.ensemble.stacked))
+        if self.retreats:
+            self._retreat(metric)
+
+    def _retreat(self, metric: Tensor) -> None:
+        """Members that are lost go back to their best epoch, and on more slowly."""
+        lost = self.retreats.lost(self.fault(metric), self.fault(self.sign * self.best.score))
+        for name, value in self.ensemble.values().items():
+            value[lost] = self.best.values[name][lost]
+        self.averages.begin_anew(lost, list(self.ensemble.stacked))
+        self.retreats.slow(lost)
+        self.latest["share_of_rate"] = self.retreats.share.clone()
 
     @torch.no_grad()
     def on_train_batch_end(self, *_: Any) -> None:
@@ -307,6 +330,9 @@ class Classification(Task):
         super().__init__(members, optimisation)
         weights = None if class_weights is None else torch.tensor(class_weights)
         self.register_buffer("class_weights", weights, persistent=False)
+
+    def fault(self, metric: Tensor) -> Tensor:
+        return 1 - metric
 
     def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
         smoothing = self.optimisation.smoothing

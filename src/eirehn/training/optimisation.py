@@ -58,6 +58,9 @@ class Optimisation:
     """The epoch, counted from 0, from which on the plain average of the weights is validated and kept (ASGD)."""
     average_after: int | None = None
     """Begin that average once an epoch is no better than the best of all but this many before it (NT-ASGD)."""
+    retreat: float = 0.0
+    """After an epoch that is worse than the best one by this factor, such as 1.1, go back to that, and on at half
+    the rate; 0 never does. For sgd, and where some data are held out for validation."""
 
     def __post_init__(self) -> None:
         positive_int("epochs", self.epochs)
@@ -77,9 +80,17 @@ class Optimisation:
             raise ValueError("average is a running average; average_from and average_after are for a plain one")
         if self.clip is not None:
             finite("clip", self.clip, above=0.0)
+        if self.retreat:
+            self._check_retreat()
         for name in ("warmup", "beta2", "average", "smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
+
+    def _check_retreat(self) -> None:
+        finite("retreat", self.retreat, above=1.0)
+        # Other optimisers remember gradients from beyond the best epoch, and their steps are no multiples of them.
+        if self.optimizer != "sgd" or self.weight_decay:
+            raise ValueError("retreat is for the optimizer sgd without weight_decay (penalty does the same)")
 
     @property
     def averages_evenly(self) -> bool:

@@ -1,0 +1,175 @@
+"""Trainings that go back to their best epoch, against trainings put together by hand."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from small import Sums, small
+from test_resume import StopAt, same, train_with_stops
+from torch import Tensor
+
+import eirehn.training.fit as fit
+from eirehn import cli
+from eirehn.loading import read_values
+from eirehn.training.checkpoints import seeded
+from eirehn.training.modules import Classification, Regression, Task
+from eirehn.training.optimisation import Optimisation
+from eirehn.training.recipe import Recipe
+from eirehn.training.retreats import Retreats
+
+SGD = {"optimizer": "sgd", "learning_rate": 0.5, "retreat": 1.1}
+WILD = {**SGD, "learning_rate": 4.0, "retreat": 1.01, "epochs": 5}
+
+
+class Watch(pl.Callback):
+    """The values that every epoch starts from, and those at the end."""
+
+    def __init__(self) -> None:
+        self.seen: list[dict[str, Tensor]] = []
+
+    def on_train_epoch_start(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
+        assert isinstance(task, Task)
+        self.seen.append({name: value.clone() for name, value in task.ensemble.values().items()})
+
+    on_train_end = on_train_epoch_start
+
+
+def values_of_each_epoch(
+    recipe: Recipe, start: dict[str, Tensor] | None = None
+) -> tuple[list[dict[str, Tensor]], Task]:
+    task, watch = fit.make_task(recipe), Watch()
+    if start is not None:
+        task.double().ensemble.load(start)
+    with fit.quiet(), seeded(0):
+        fit.make_trainer(recipe, None, [watch]).fit(task, datamodule=fit.Data(recipe, recipe.data.load()))
+    return watch.seen, task
+
+
+def scripted(monkeypatch: pytest.MonkeyPatch, scores: Sequence[Sequence[float]]) -> None:
+    """Validation finds these, one for each member, epoch after epoch."""
+    found = iter(scores)
+    monkeypatch.setattr(Regression, "figure", lambda self, mean: torch.tensor(next(found)).to(mean))
+
+
+def whole(**options: Any) -> Recipe:
+    """One batch an epoch, of all sequences, so that every epoch is the same but for the order of a sum."""
+    return small(precision="64-true", **{**SGD, "batch_size": 60, **options})
+
+
+def close(ours: dict[str, Tensor], theirs: dict[str, Tensor], member: int) -> None:
+    for name, value in theirs.items():
+        torch.testing.assert_close(ours[name][member], value[member], rtol=1e-9, atol=1e-12)
+
+
+def differ(ours: dict[str, Tensor], theirs: dict[str, Tensor], member: int) -> None:
+    assert any(not torch.allclose(ours[name][member], theirs[name][member], rtol=1e-6) for name in ours)
+
+
+@pytest.mark.parametrize("averaged", [{}, {"average": 0.5}, {"average_from": 0}], ids=str)
+def test_back_and_on_at_half_the_rate(averaged: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Member 0 is lost in the third epoch and in the fifth, member 1 never."""
+    scripted(monkeypatch, [(9.0, 9.0), (5.0, 5.0), (5.6, 5.4), (4.0, 4.0), (float("nan"), 4.0), (3.0, 3.0)])
+    seen, task = values_of_each_epoch(whole(epochs=6, **averaged))
+    monkeypatch.undo()
+    # seen[k] is where epoch k, counted from 0, starts.
+    if not averaged:  # else the best epoch's values are an average, which has a test of its own
+        close(seen[3], seen[2], 0)
+        differ(seen[3], seen[2], 1)
+    halved, _ = values_of_each_epoch(whole(epochs=1, learning_rate=0.25, retreat=0.0), seen[3])
+    close(seen[4], halved[1], 0)
+    if not averaged:
+        close(seen[5], seen[4], 0)  # NaN is lost, too; the fourth epoch, whose score was 4, was the best
+    quarter, _ = values_of_each_epoch(whole(epochs=1, learning_rate=0.125, retreat=0.0), seen[5])
+    close(seen[6], quarter[1], 0)
+    straight, _ = values_of_each_epoch(whole(epochs=6, **{**averaged, "retreat": 0.0}))
+    close(seen[6], straight[6], 1)
+    assert task.retreats.share.tolist() == [0.25, 1.0]
+
+
+def test_averages_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is kept as best is an average: what is trained and its average both go back to that."""
+    scripted(monkeypatch, [(5.0, 5.0), (9.0, 4.0), (4.0, 3.0), (3.0, 2.0)])
+    seen, task = values_of_each_epoch(whole(epochs=4, average_from=0))
+    close(seen[2], seen[1], 0)  # after one step its average is the step itself
+    since = {0: (3, 4), 1: (1, 2, 3, 4)}
+    for member, steps in since.items():
+        mean = {name: sum(seen[step][name] for step in steps) / len(steps) for name in seen[0]}
+        close(task.last_values(), mean, member)
+
+
+def test_which_are_lost() -> None:
+    retreats = Retreats(Optimisation(optimizer="sgd", retreat=1.5), 6)
+    inf, nan = float("inf"), float("nan")
+    fault = torch.tensor([3.0, 3.1, nan, inf, nan, 1.0])
+    best = torch.tensor([2.0, 2.0, 2.0, 2.0, inf, 2.0])
+    assert retreats.lost(fault, best).tolist() == [False, True, True, True, False, False]
+    assert not Retreats(Optimisation(), 3)
+
+
+def test_of_an_accuracy_it_is_what_is_missing() -> None:
+    task = fit.make_task(replace(small(), data=Sums(validation=20)))  # type: ignore[arg-type]
+    assert isinstance(task, Classification)
+    assert task.fault(torch.tensor([0.75, 1.0])).tolist() == [0.25, 0.0]
+
+
+def test_a_rate_too_high_is_survived(tmp_path: Path) -> None:
+    """The same training with and without: one is lost, the other is told to have gone back and learns."""
+    lost = fit.train(small(**{**WILD, "retreat": 0.0, "epochs": 12}), tmp_path / "lost")
+    kept = fit.train(small(**{**WILD, "retreat": 1.1, "epochs": 12}), tmp_path / "kept")
+    with open(tmp_path / "kept" / "metrics.csv", newline="") as file:
+        shares = [float(row["share_of_rate"]) for row in csv.DictReader(file)]
+    assert min(shares) < 1
+    assert all(ours < theirs for ours, theirs in zip(kept["final_values"], lost["final_values"], strict=True))
+    with open(tmp_path / "lost" / "metrics.csv", newline="") as file:
+        assert "share_of_rate" not in next(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("every", [0.0, 1e9], ids=["saved every step", "saved on request"])
+def test_a_training_that_was_stopped_has_the_same_bits(
+    every: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = small(**WILD)
+    fit.train(recipe, tmp_path / "straight")  # 4 batches an epoch
+    assert "0.5" in (tmp_path / "straight" / "metrics.csv").read_text()
+    stops = [StopAt(4, killed=False), StopAt(9, killed=True), StopAt(15, killed=False)]
+    train_with_stops(recipe, tmp_path / "stopped", stops, monkeypatch, every)
+    same(tmp_path / "stopped", tmp_path / "straight")
+
+
+def test_a_member_that_is_never_lost_has_the_bits_of_one_that_cannot_be(tmp_path: Path) -> None:
+    for name, retreat in (("with", 1e6), ("without", 0.0)):
+        fit.train(small(**{**SGD, "retreat": retreat, "clip": 0.1}), tmp_path / name)
+    ours, theirs = (read_values(tmp_path / name / "last.safetensors") for name in ("with", "without"))
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"retreat": 1.1}, "sgd"),
+        ({"optimizer": "sgd", "retreat": 1.1, "weight_decay": 0.1}, "weight_decay"),
+        ({"optimizer": "sgd", "retreat": 1.0}, "retreat"),
+        ({"optimizer": "sgd", "retreat": float("nan")}, "retreat"),
+        ({"optimizer": "sgd", "retreat": -1.0}, "retreat"),
+    ],
+    ids=str,
+)
+def test_what_it_does_not_go_with(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        Optimisation(**options)
+
+
+def test_nothing_to_go_by(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = replace(small(**SGD), data=Sums(validation=0))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="held out"):
+        fit.train(recipe, tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    assert cli.main(["train", "--recipe", "synthetic-rnn-20", "--optimisation.retreat", "2"]) == 2
+    assert "retreat is for the optimizer sgd" in capsys.readouterr().err
