@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections import Counter
 from dataclasses import replace
@@ -269,6 +270,41 @@ def test_report(runs, names: list[str]) -> None:
 def test_report_on_runs(runs, tmp_path: Path) -> None:
     page = report_on([runs["elastic"].folder], tmp_path / "report.html", command="eirehn report …")
     assert 'class="passage"' in page.read_text("utf-8")
+
+
+def test_results_have_how_each_row_was_learned(runs, tmp_path: Path) -> None:
+    chosen = [runs["elastic"], runs["lstm"]]
+    results = {"rows": [{"seconds": 1800.0}, {"seconds": 10.0}]}
+    folder = tmp_path / "lstm"
+    folder.mkdir()
+    for each in chosen[1].folder.glob("*.*"):
+        (folder / each.name).write_bytes(each.read_bytes())
+    result = read_json(folder / "result.json")
+    assert result["gpus"] == int(torch.cuda.is_available())
+    (folder / "result.json").write_text(json.dumps({**result, "gpus": 4}))
+    language_report.complete(results, [chosen[0], Trained(folder)])
+    assert results["rows"][1]["gpu_hours"] == pytest.approx(4 * 10 / 3600, abs=1e-4)
+    with open(chosen[0].folder / "metrics.csv", newline="") as file:
+        lines = list(csv.DictReader(file))
+    for name, found in results["rows"][0]["learning_curve"].items():
+        by_seed = [[float(line[name]) for line in lines if line["seed"] == str(seed)] for seed in (0, 1)]
+        np.testing.assert_allclose(found, by_seed[: len(found)], atol=1e-4)
+        assert len(found) == len(chosen[0].recipe.seeds)
+    assert set(results["rows"][0]["learning_curve"]) == {"train_loss", "perplexity"}
+
+
+def test_weights_that_were_not_kept(runs, tmp_path: Path) -> None:
+    """They are large: the table and the curves stay, and what is left out is told."""
+    folder = tmp_path / "light"
+    folder.mkdir()
+    for name in ("recipe.json", "result.json", "metrics.csv"):
+        (folder / name).write_bytes((runs["elastic"].folder / name).read_bytes())
+    page = report_on([folder, runs["rhn"].folder], tmp_path / "report.html", command="eirehn …").read_text("utf-8")
+    assert "The weights of EI-REHN" in page
+    assert 'class="passage"' not in page
+    assert "The weights of" not in report_on(
+        [runs["rhn"].folder], tmp_path / "other.html", command="eirehn …"
+    ).read_text("utf-8")
 
 
 def ended(folder: Path, name: str, **changes: object) -> SimpleNamespace:

@@ -27,7 +27,8 @@ EXAMPLES = 6
 
 
 class Trained:
-    """The models of a run that has ended, one for each seed that did not diverge from its first epoch on."""
+    """The models of a run that has ended, one for each seed that did not diverge from its first epoch on. There are
+    none where its weights were not kept."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -37,7 +38,8 @@ class Trained:
         self.seeds = [
             seed for seed, value in zip(self.recipe.seeds, result["values"], strict=True) if value is not None
         ]
-        self.models = [load(folder, seed=seed) for seed in self.seeds]
+        self.has_weights = not self.seeds or (folder / "best.safetensors").exists()
+        self.models = [load(folder, seed=seed) for seed in self.seeds] if self.has_weights else []
         for model in self.models:
             model.scaling = None  # what they are given here, the splits, is in the units of the training
 

@@ -56,7 +56,7 @@ def reproduce(
     write_json(folder / "results.json", results)
     runs = [analysis.Trained(folder / recipe.name) for recipe in rows]
     view.complete(results, runs)
-    page = view.content(experiment.title, experiment.summary, results, runs, notice=cut.notice(rows))
+    page = view.content(experiment.title, experiment.summary, results, runs, notice=_notice(cut.notice(rows), runs))
     write_report(folder / "report.html", page)
     results["figures"] = {name: [asdict(each) for each in getattr(page, name)] for name in view.figures}
     write_json(folder / "results.json", results)
@@ -98,7 +98,16 @@ def report_on(folders: Sequence[Path], path: Path, *, command: str) -> Path:
         "rows": rows,
     }
     title = runs[0].recipe.name if len(runs) == 1 else f"{len(runs)} runs"
-    return write_report(path, view.content(title, view.task, results, runs))
+    return write_report(path, view.content(title, view.task, results, runs, notice=_notice(None, runs)))
+
+
+def _notice(said: str | None, runs: Sequence[analysis.Trained]) -> str | None:
+    """And of which rows there are no figures that take the models themselves."""
+    without = [run.label for run in runs if not run.has_weights]
+    if not without:
+        return said
+    own = f"The weights of {', '.join(without)} were not kept: figures that take them are left out."
+    return own if said is None else f"{said} {own}"
 
 
 def _longest_first(rows: Sequence[Recipe]) -> list[Recipe]:
