@@ -221,3 +221,31 @@ def test_sgd_keeps_nothing() -> None:
     assert not optimizer.state_dict()["state"] or all(
         value is None for state in optimizer.state_dict()["state"].values() for value in state.values()
     )
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+def test_recurrent_layers_have_a_rate_of_their_own(optimizer: str) -> None:
+    """Of one step all of them move by that much less, and nothing else does; the schedule falls for both."""
+    moved = {}
+    for factor in (1.0, 0.25):
+        torch.manual_seed(0)
+        optimisation = Optimisation(optimizer=optimizer, learning_rate=0.1, recurrent_rate=factor)
+        task = LanguageModelling([LanguageModel(Network("EIREHN", 6, max_depth=2), 9).double()], optimisation)
+        made = optimisation.make(task.parameters(), task.ensemble.recurrent())
+        schedule = torch.optim.lr_scheduler.LambdaLR(made, lambda step: 0.5)
+        before = {name: value.clone() for name, value in task.ensemble.values().items()}
+        tokens = torch.randint(0, 9, (1, 3, 8), generator=torch.Generator().manual_seed(1))
+        task.training_step((tokens[..., :-1], tokens[..., 1:], 1.0), 0).backward()
+        made.step()
+        moved[factor] = {name: value - before[name] for name, value in task.ensemble.values().items()}
+        assert [group["lr"] for group in made.param_groups] == ([0.05] if factor == 1 else [0.05, 0.0125])
+        assert schedule.get_last_lr()[0] == 0.05
+    for name, whole in moved[1.0].items():
+        share = 0.25 if name.startswith("body.") else 1.0
+        torch.testing.assert_close(moved[0.25][name], share * whole, rtol=1e-6, atol=1e-12)
+        assert whole.abs().max() > 0
+    assert any(name.startswith("body.") for name in moved[1.0])
+    with pytest.raises(ValueError, match="recurrent_rate"):
+        Optimisation(recurrent_rate=0.0)
+    with pytest.raises(ValueError, match="soap"):
+        Optimisation(recurrent_rate=0.5, optimizer="soap")

@@ -100,6 +100,10 @@ class Ensemble(nn.Module):
         """The stacked values by the names they have in a member; not copies."""
         return {name: value.detach() for name, value in zip(self.names, self.stacked, strict=True)}
 
+    def recurrent(self) -> list[nn.Parameter]:
+        """The stacked values of the recurrent layers."""
+        return [value for name, value in zip(self.names, self.stacked, strict=True) if name.startswith("body.")]
+
     @torch.no_grad()
     def load(self, values: Mapping[str, Tensor]) -> None:
         for name, own in zip(self.names, self.stacked, strict=True):

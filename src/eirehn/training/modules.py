@@ -68,7 +68,7 @@ class Task(pl.LightningModule):
         """The metric summed per member, (M,), and the number of its summands."""
 
     def configure_optimizers(self) -> Any:
-        optimizer = self.optimisation.make(self.parameters())
+        optimizer = self.optimisation.make(self.parameters(), self.ensemble.recurrent())
         # Not Lightning's estimate, which asks for the data before the position in it is restored.
         steps = self.optimisation.epochs * len(self.trainer.datamodule.train_dataloader())  # type: ignore[attr-defined]
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self.optimisation.rate(steps))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
@@ -28,6 +29,9 @@ class Optimisation:
     """adam, adamw, sgd, or soap: Adam in the eigenbasis of the gradient's second moment, for small models."""
     learning_rate: float = 0.01
     """The largest learning rate of the schedule."""
+    recurrent_rate: float = 1.0
+    """Factor on the learning rate of the recurrent layers, beside embedding and head: weights that all inner steps
+    share learn from each, and move all of them."""
     schedule: str = "constant"
     """constant; cosine: down to zero over the whole training; or decay: divided once an epoch."""
     decay: float = 1.02
@@ -68,6 +72,9 @@ class Optimisation:
         _one_of("optimizer", self.optimizer, OPTIMIZERS)
         _one_of("schedule", self.schedule, SCHEDULES)
         finite("learning_rate", self.learning_rate, above=0.0)
+        finite("recurrent_rate", self.recurrent_rate, above=0.0)
+        if self.recurrent_rate != 1 and self.optimizer == "soap":
+            raise ValueError("recurrent_rate does not go with the optimizer soap, which turns all values together")
         finite("weight_decay", self.weight_decay, least=0.0)
         finite("price", self.price, least=0.0)
         finite("penalty", self.penalty, least=0.0)
@@ -96,8 +103,17 @@ class Optimisation:
     def averages_evenly(self) -> bool:
         return self.average_from is not None or self.average_after is not None
 
-    def make(self, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        trained = [parameter for parameter in parameters if parameter.requires_grad]
+    def make(
+        self, parameters: Iterable[nn.Parameter], recurrent: Iterable[nn.Parameter] = ()
+    ) -> torch.optim.Optimizer:
+        """For `parameters`, of which the `recurrent` ones have a rate of their own."""
+        apart = set(map(id, recurrent)) if self.recurrent_rate != 1 else set()
+        found = [parameter for parameter in parameters if parameter.requires_grad]
+        trained: list[Any] = [parameter for parameter in found if id(parameter) not in apart]
+        if apart:
+            rate = self.learning_rate * self.recurrent_rate
+            own = [parameter for parameter in found if id(parameter) in apart]
+            trained = [{"params": trained}, {"params": own, "lr": rate}]
         if self.optimizer == "sgd":
             return torch.optim.SGD(trained, self.learning_rate, weight_decay=self.weight_decay, fused=True)
         if self.optimizer == "soap":
