@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import math
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +12,13 @@ from typing import Any
 
 import pytest
 import torch
+from small import Sums
 
 from eirehn.data.synthetic import SyntheticData
-from eirehn.training.recipe import Hardware
+from eirehn.models import LanguageModel, Network
+from eirehn.training.fit import train
+from eirehn.training.optimisation import Optimisation
+from eirehn.training.recipe import Hardware, Recipe
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
@@ -56,3 +61,67 @@ def test_an_epoch_of_har(
     torch.set_num_threads(threads)
     assert json.loads((tmp_path / "found.json").read_text())["times"]["median"] > 0
     assert "wanted" in capsys.readouterr().out
+
+
+@pytest.fixture
+def small_treebank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its files with another text in them."""
+    (tmp_path / "ptb").mkdir()
+    for name, count in (("train", 90), ("valid", 40), ("test", 1)):
+        text = " a b c a b d \n a a b \n" * count
+        (tmp_path / "ptb" / f"ptb.{name}.txt").write_text(text)
+    monkeypatch.setenv("EIREHN_DATA_DIR", str(tmp_path))
+
+
+@pytest.mark.usefixtures("small_treebank")
+def test_searching_settings_of_a_language_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = importlib.import_module("search_text")
+    start = {"update_bias": 1.0}
+    plan = [
+        {"name": kind, "network": {"kind": kind, "hidden_size": 4, "start": own}, "optimisation": {"epochs": 2}}
+        for kind, own in (("RHN", {}), ("EIREHN", start))
+    ]
+    (tmp_path / "plan.json").write_text(json.dumps(plan))
+    arguments = ["plan.json", "--json", "found.json", "--tokens", "900", "--words", "4"]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", ["search_text.py", *arguments])
+    module.main()
+    rows = json.loads((tmp_path / "found.json").read_text())["rows"]
+    assert [len(row["curve"]) for row in rows] == [2, 2]
+    assert all(1 < row["best"] < 10 and row["exponent"] < 0 for row in rows)
+    data = module.write_texts(tmp_path, 15, 2)
+    assert Path(data.train).read_text() == "a b <unk> a b <unk>\na a b\na b <unk> a\n"
+
+
+def test_states_that_draw_together() -> None:
+    """With weights of zero each inner step keeps 1 − ĝ of a state, whatever it reads."""
+    module: Any = importlib.import_module("search_text")
+    model = LanguageModel(Network("RHN", 5, max_depth=3), 7)
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            value.zero_()
+            if name.endswith(".b"):
+                value.view(-1, 2, 5)[:, 1] = -1.0  # the gate's half
+    expected = 3 * math.log(1 - 1 / (1 + math.e))
+    assert module.exponent(model, torch.arange(40) % 7) == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_best_epoch_on_test_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = importlib.import_module("har_peak")
+    recipe = Recipe(
+        "sums",
+        Network("RNN", 4),
+        Sums(),  # type: ignore[arg-type]
+        Optimisation(epochs=4, learning_rate=0.05),
+        seeds=(0, 1),
+        hardware=Hardware("cpu"),
+    )
+    monkeypatch.setattr(module, "find", lambda name: recipe)
+    monkeypatch.setattr(sys, "argv", ["har_peak.py", "any", "--json", str(tmp_path / "found.json")])
+    module.main()
+    (row,) = json.loads((tmp_path / "found.json").read_text())["rows"]
+    curves = row["accuracy_by_epoch"]
+    assert [len(curve) for curve in curves] == [4, 4]
+    assert row["best_epoch_on_test_data"]["mean"] == pytest.approx(sum(map(max, curves)) / 2, abs=1e-4)
+    done = train(recipe, tmp_path / "run")
+    assert row["last_epoch"]["mean"] == pytest.approx(sum(done["final_values"]) / 2)
