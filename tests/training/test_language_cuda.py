@@ -31,6 +31,7 @@ SGD: dict[str, Any] = {
     "penalty": 1e-4,
     "clip": 10.0,
 }
+CALM = {**SGD, "activation_penalty": 2.0, "temporal_penalty": 1.0, "retreat": 1.1, "recurrent_rate": 0.5}
 
 
 def on_gpu(recipe: Recipe, *, capture: bool = True, precision: str = "32-true", size: int = 24) -> Recipe:
@@ -45,7 +46,7 @@ def without_dropout(recipe: Recipe) -> Recipe:
     return replace(recipe, network=replace(recipe.network, **dict.fromkeys(names, 0.0)))
 
 
-@pytest.mark.parametrize("options", [SGD, {**SGD, "average_from": 1}], ids=["sgd", "asgd"])
+@pytest.mark.parametrize("options", [SGD, {**SGD, "average_from": 1}, CALM], ids=["sgd", "asgd", "calm"])
 def test_a_recorded_step_is_the_plain_one(options: dict[str, Any], tmp_path: Path) -> None:
     recipe = without_dropout(small_language_recipe(written(tmp_path, train=1000, test=200), **options))
     found = []

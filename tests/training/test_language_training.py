@@ -16,6 +16,7 @@ from eirehn.training.averages import Averages
 from eirehn.training.columns import Columns, Windows
 from eirehn.training.modules import LanguageModelling
 from eirehn.training.optimisation import Optimisation
+from eirehn.training.recipe import Recipe
 
 RECIPE = Optimisation(
     optimizer="sgd",
@@ -249,3 +250,49 @@ def test_recurrent_layers_have_a_rate_of_their_own(optimizer: str) -> None:
         Optimisation(recurrent_rate=0.0)
     with pytest.raises(ValueError, match="soap"):
         Optimisation(recurrent_rate=0.5, optimizer="soap")
+
+
+@pytest.mark.parametrize("pointer", [0, 4], ids=["", "pointer"])
+@pytest.mark.parametrize("members", [1, 2])
+def test_what_a_network_puts_out_has_a_price(members: int, pointer: int) -> None:
+    """Its mean square, and that of its change from step to step, beside the loss without."""
+    models = []
+    for seed in range(members):
+        torch.manual_seed(seed)
+        models.append(LanguageModel(Network("EIREHN", 6, max_depth=2, pointer=pointer), 9).double())
+    own = {"pointer_loss": 0.5 if pointer else 0.0, "price": 0.1}
+    tokens = torch.randint(0, 9, (members, 3, 8), generator=torch.Generator().manual_seed(1))
+    batch = (tokens[..., :-1], tokens[..., 1:], 1.0)
+    plain = LanguageModelling(models, Optimisation(**own)).loss(batch)
+    found = LanguageModelling(models, Optimisation(**own, activation_penalty=2.0, temporal_penalty=3.0)).loss(batch)
+    expected = 0.0
+    for model, x in zip(models, tokens[..., :-1], strict=True):
+        out = model.body(model.embedding(x))[0].detach().numpy()  # (B, T, H)
+        expected += 2.0 * np.mean(out**2) + 3.0 * np.mean((out[:, 1:] - out[:, :-1]) ** 2)
+    assert (found - plain).item() == pytest.approx(expected, rel=1e-9)
+    assert expected > 1e-3
+
+
+def test_its_price_is_learned_from() -> None:
+    """It falls, where nothing else is asked for: the loss that is measured stays that of the text."""
+    torch.manual_seed(0)
+    optimisation = Optimisation(optimizer="sgd", activation_penalty=1e4)
+    task = LanguageModelling([LanguageModel(Network("EIREHN", 6, max_depth=2), 9).double()], optimisation)
+    tokens = torch.randint(0, 9, (1, 3, 8))
+    batch = (tokens[..., :-1], tokens[..., 1:], 1.0)
+    optimizer, squares = torch.optim.Adam(task.parameters(), 0.03), []
+    for _ in range(20):
+        optimizer.zero_grad()
+        task.loss(batch).backward()
+        optimizer.step()
+        squares.append(task.ensemble(batch[0], with_out=True).out.square().mean().item())
+    assert squares[-1] < 0.1 * squares[0]
+    assert 1.5 < (task.sums[0] / task.sums[1]).item() < 3.0  # log 9 is 2.2
+
+
+def test_prices_that_are_for_language_models_only() -> None:
+    for name in ("activation_penalty", "temporal_penalty"):
+        with pytest.raises(ValueError, match="language models"):
+            Recipe(optimisation=Optimisation(**{name: 1.0}))
+        with pytest.raises(ValueError, match=name):
+            Optimisation(**{name: -1.0})

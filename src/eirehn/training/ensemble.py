@@ -42,17 +42,17 @@ class Ensemble(nn.Module):
         *,
         lengths: Tensor | None = None,
         max_depth: int | None = None,
-        with_cost: bool = False,
+        **asked: bool,
     ) -> Outcome:
         """The outcomes of all members, stacked, for `x` (M, B, T, X) that ends after `lengths` (M, B) steps and for
-        states `hx` as an outcome has them."""
-        prediction, state, depth, *cost = self._run(x, hx, None, lengths, max_depth=max_depth, with_cost=with_cost)
-        return Outcome(prediction, state, depth, cost[0] if cost else None)
+        states `hx` as an outcome has them. `asked` are its parts that are only there on request: `with_cost`, and
+        of language models `with_out`."""
+        return _outcome(self._run(x, hx, None, lengths, max_depth=max_depth, **asked), **asked)
 
-    def pointing(self, x: Tensor, hx: Any, target: Tensor, *, with_cost: bool = False) -> tuple[Outcome, Tensor]:
+    def pointing(self, x: Tensor, hx: Any, target: Tensor, **asked: bool) -> tuple[Outcome, Tensor]:
         """As a call, and the losses, (M, B, T), of the members' pointers for `target` (M, B, T)."""
-        prediction, state, depth, *cost, loss = self._run(x, hx, target, None, with_cost=with_cost)
-        return Outcome(prediction, state, depth, cost[0] if cost else None), loss
+        *parts, loss = self._run(x, hx, target, None, **asked)
+        return _outcome(parts, **asked), loss
 
     def _run(self, x: Tensor, hx: Any, target: Tensor | None, lengths: Tensor | None, **options: Any) -> Any:
         form = self._form[0].train(self.training)
@@ -130,6 +130,13 @@ class Ensemble(nn.Module):
                 value.grad.mul_(factors.view(-1, *[1] * (value.dim() - 1)))
 
 
+def _outcome(parts: Sequence[Any], *, with_cost: bool = False, with_out: bool = False) -> Outcome:
+    """Of those parts that there are, in their order."""
+    prediction, state, depth, *others = parts
+    rest = iter(others)
+    return Outcome(prediction, state, depth, next(rest) if with_cost else None, next(rest) if with_out else None)
+
+
 class _Runner(nn.Module):
     """`functional_call` calls a module's `forward`, and we need all that `run` gives."""
 
@@ -147,4 +154,4 @@ class _Runner(nn.Module):
     @staticmethod
     def _tensors(outcome: Outcome) -> tuple[Any, ...]:
         """What is there: vmap returns tensors only."""
-        return outcome[:3] if outcome.cost is None else tuple(outcome)
+        return outcome[:3] + tuple(part for part in outcome[3:] if part is not None)

@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._pytree import tree_map, tree_map_only
 
+from ..cells.base import at_least_float32
 from ..data.splits import Split
 from ..models import Outcome
 from .averages import Averages
@@ -141,11 +142,21 @@ class Task(pl.LightningModule):
 
     def _outcome(self, x: Tensor, target: Tensor, lengths: Tensor | None) -> tuple[Outcome, Tensor | None]:
         """What the members make of a batch, and what each is to lower besides its error and its depth, (M,)."""
-        with_cost = self.optimisation.price > 0
-        if not self.optimisation.pointer_loss:
-            return self.ensemble(x, self.carried, lengths=lengths, with_cost=with_cost), None
-        outcome, loss = self.ensemble.pointing(x, self.carried, target, with_cost=with_cost)
-        return outcome, self.optimisation.pointer_loss * loss.flatten(1).mean(1)
+        own = self.optimisation
+        asked = {"with_cost": own.price > 0}
+        if own.calms:
+            asked["with_out"] = True
+        besides = []
+        if own.pointer_loss:
+            outcome, loss = self.ensemble.pointing(x, self.carried, target, **asked)
+            besides.append(own.pointer_loss * loss.flatten(1).mean(1))
+        else:
+            outcome = self.ensemble(x, self.carried, lengths=lengths, **asked)
+        if outcome.out is not None:
+            out = at_least_float32(outcome.out)  # (M, B, T, H)
+            besides.append(own.activation_penalty * out.square().flatten(1).mean(1))
+            besides.append(own.temporal_penalty * (out[:, :, 1:] - out[:, :, :-1]).square().flatten(1).mean(1))
+        return outcome, torch.stack(besides).sum(0) if besides else None
 
     def configure_gradient_clipping(self, *_: Any, **__: Any) -> None:
         if self.optimisation.penalty:

@@ -54,6 +54,10 @@ class Optimisation:
     """Price of depth: this much times the mean cost of depth is added to the loss."""
     pointer_loss: float = 0.0
     """Language models with a pointer: this much of the pointer's own loss is added (Merity et al. 2016)."""
+    activation_penalty: float = 0.0
+    """Language models: this much times the mean square of what the network puts out is added to the loss (AR)."""
+    temporal_penalty: float = 0.0
+    """Language models: and this much times that of its change from step to step (TAR; both Merity et al. 2017)."""
     smoothing: float = 0.0
     """Of a classification: this share of a target's weight is dealt to all classes alike."""
     average: float = 0.0
@@ -79,6 +83,8 @@ class Optimisation:
         finite("price", self.price, least=0.0)
         finite("penalty", self.penalty, least=0.0)
         finite("pointer_loss", self.pointer_loss, least=0.0)
+        finite("activation_penalty", self.activation_penalty, least=0.0)
+        finite("temporal_penalty", self.temporal_penalty, least=0.0)
         finite("decay", self.decay, above=0.0)
         boolean("sum_steps", self.sum_steps)
         for name in ("decay_from", "average_from", "average_after"):
@@ -98,6 +104,11 @@ class Optimisation:
         # Other optimisers remember gradients from beyond the best epoch, and their steps are no multiples of them.
         if self.optimizer != "sgd" or self.weight_decay:
             raise ValueError("retreat is for the optimizer sgd without weight_decay (penalty does the same)")
+
+    @property
+    def calms(self) -> bool:
+        """Whether what a network puts out has a price."""
+        return self.activation_penalty > 0 or self.temporal_penalty > 0
 
     @property
     def averages_evenly(self) -> bool:
