@@ -104,13 +104,14 @@ def attempt(settings: dict[str, Any], data: TextData) -> dict[str, Any]:
     with fit.quiet(), seeded(recipe.seeds[0]):
         fit.make_trainer(recipe, None, [curve]).fit(task, datamodule=fit.Data(recipe, splits))
     best = min((each["perplexity"] for each in curve.epochs), default=math.nan)
-    model = task.cpu().ensemble.member(0).eval()
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    model = task.to(device).ensemble.member(0).eval()
     assert isinstance(model, LanguageModel)
     return {
         "settings": settings,
         "parameters": sum(value.numel() for value in model.parameters()),
         "best": best,
-        "exponent": round(exponent(model, splits.validation.x.flatten()[:1200]), 4),
+        "exponent": round(exponent(model, splits.validation.x.flatten()[:1200].to(device)), 4),
         "seconds": round(time.monotonic() - begun, 1),
         "curve": curve.epochs,
     }
@@ -123,8 +124,8 @@ def exponent(model: LanguageModel, tokens: Tensor, columns: int = 4, apart: floa
     model = copy.deepcopy(model).double()
     cell = model.body.cells[0]
     steps = tokens[: len(tokens) // columns * columns].view(columns, -1).t()  # (T, B)
-    h = torch.zeros(columns, cell.hidden_size, dtype=torch.float64)
-    other = apart * F.normalize(torch.randn(h.shape, generator=torch.Generator().manual_seed(0)).double())
+    h = torch.zeros(columns, cell.hidden_size, dtype=torch.float64, device=tokens.device)
+    other = apart * F.normalize(torch.randn(h.shape, generator=torch.Generator().manual_seed(0)).to(h))
     growth = []
     constants = cell.constants()
     for each in steps:
