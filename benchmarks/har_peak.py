@@ -9,17 +9,19 @@ on the test part. This measures the difference, a reason for a distance to the p
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 
 import eirehn.training.fit as fit
 from eirehn.data.splits import Splits
+from eirehn.files import write_json
 from eirehn.recipes import find
+from eirehn.recipes.results import spread
 from eirehn.training.checkpoints import seeded
 from eirehn.training.modules import Task
 from eirehn.training.provenance import provenance
@@ -44,11 +46,11 @@ def measured(recipe: Recipe) -> dict[str, Any]:
             fit.make_task(recipe), datamodule=fit.Data(recipe, Splits(splits.train, splits.test, splits.test))
         )
     by_seed = list(zip(*curve.epochs, strict=True))
-    last, peak = [each[-1] for each in by_seed], [max(each) for each in by_seed]
+    last, peak = [each[-1] for each in by_seed], [float(np.nanmax(each)) for each in by_seed]
     return {
         "recipe": recipe.name,
-        "last_epoch": {"mean": statistics.fmean(last), "std": statistics.stdev(last)},
-        "best_epoch_on_test_data": {"mean": statistics.fmean(peak), "std": statistics.stdev(peak)},
+        "last_epoch": {"mean": statistics.fmean(last), "std": spread(last)},
+        "best_epoch_on_test_data": {"mean": statistics.fmean(peak), "std": spread(peak)},
         "best_epoch_of_the_mean": max(statistics.fmean(each) for each in curve.epochs),
         "accuracy_by_epoch": [[round(value, 5) for value in each] for each in by_seed],
         "seconds": round(time.monotonic() - begun, 1),
@@ -65,7 +67,7 @@ def main() -> None:
         rows.append(measured(find(name)))
         print({key: value for key, value in rows[-1].items() if key != "accuracy_by_epoch"}, flush=True)
         note = "the epoch chosen on test data, to see what that would change; no result of ours"
-        args.json.write_text(json.dumps({"note": note, **provenance(), "rows": rows}) + "\n")
+        write_json(args.json, {"note": note, **provenance(), "rows": rows})
 
 
 if __name__ == "__main__":

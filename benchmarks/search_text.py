@@ -32,7 +32,8 @@ import eirehn.training.fit as fit
 from eirehn.data.folder import kept
 from eirehn.data.language import TextData
 from eirehn.data.vocabulary import UNK
-from eirehn.models import LanguageModel, Network
+from eirehn.files import write_json
+from eirehn.models import ELASTIC, FIXED, LanguageModel, Network
 from eirehn.training.checkpoints import seeded
 from eirehn.training.modules import Task
 from eirehn.training.optimisation import Optimisation
@@ -77,20 +78,22 @@ def write_texts(folder: Path, tokens: int, words: int) -> TextData:
 
 
 class Curve(pl.Callback):
-    def __init__(self) -> None:
+    def __init__(self, *, goes_back: bool) -> None:
+        self.goes_back = goes_back
         self.epochs: list[dict[str, float]] = []
 
     def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
         assert isinstance(task, Task)
         self.epochs.append({name: round(value.item(), 4) for name, value in task.latest.items()})
         lost = not self.epochs[-1]["perplexity"] < 2 * min(each["perplexity"] for each in self.epochs)
-        if lost:
+        if lost and not self.goes_back:
             trainer.should_stop = True
 
 
 def attempt(settings: dict[str, Any], data: TextData) -> dict[str, Any]:
     network = {**NETWORK, **settings.get("network", {})}
-    network["start"] = {**START, **network.get("start", {})}
+    if network["kind"] in FIXED + ELASTIC:
+        network["start"] = {**START, **network.get("start", {})}
     recipe = Recipe(
         settings["name"],
         Network(**network),
@@ -99,19 +102,23 @@ def attempt(settings: dict[str, Any], data: TextData) -> dict[str, Any]:
         seeds=(settings.get("seed", 0),),
         hardware=Hardware(precision="bf16-mixed" if torch.cuda.is_available() else "32-true"),
     )
-    begun, curve, task = time.monotonic(), Curve(), fit.make_task(recipe)
+    begun, task = time.monotonic(), fit.make_task(recipe)
+    curve = Curve(goes_back=recipe.optimisation.retreat > 0)
     splits = data.load()
     with fit.quiet(), seeded(recipe.seeds[0]):
         fit.make_trainer(recipe, None, [curve]).fit(task, datamodule=fit.Data(recipe, splits))
     best = min((each["perplexity"] for each in curve.epochs), default=math.nan)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    model = task.to(device).ensemble.member(0).eval()
+    task.to(device).ensemble.load(task.best.values)
+    model = task.ensemble.member(0).eval()
     assert isinstance(model, LanguageModel)
+    known = recipe.network.kind in FIXED + ELASTIC and recipe.network.num_layers == 1
+    tokens = splits.validation.x.flatten()[:1200].to(device)
     return {
         "settings": settings,
         "parameters": sum(value.numel() for value in model.parameters()),
         "best": best,
-        "exponent": round(exponent(model, splits.validation.x.flatten()[:1200].to(device)), 4),
+        "exponent": round(exponent(model, tokens), 4) if known else None,
         "seconds": round(time.monotonic() - begun, 1),
         "curve": curve.epochs,
     }
@@ -159,7 +166,7 @@ def main() -> None:
             row = {name: value for name, value in rows[-1].items() if name not in ("settings", "curve")}
             print(settings["name"], row, flush=True)
             about = {"tokens": args.tokens, "words": args.words, **provenance()}
-            args.json.write_text(json.dumps({**about, "rows": rows}) + "\n")
+            write_json(args.json, {**about, "rows": rows})
 
 
 if __name__ == "__main__":

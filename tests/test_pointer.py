@@ -95,7 +95,7 @@ def test_its_own_loss_is_added() -> None:
             found[weight] = task.loss((x[..., at], target[..., at], 1.0))
     expected = 0.0
     for model, own, wanted in zip(models, x, target, strict=True):
-        _, loss = model.run_pointing(own, None, wanted)
+        _, _, loss = model.run_watched(own, None, wanted)
         expected += 0.7 * loss[:, 4:].mean()
     torch.testing.assert_close(found[0.7] - found[0.0], expected, rtol=1e-5, atol=1e-6)
     task.loss((x, target, 1.0)).backward()
@@ -107,7 +107,7 @@ def test_a_loss_of_a_pointer_that_is_not_there() -> None:
     from eirehn.training.recipe import Recipe
 
     with pytest.raises(ValueError, match="no pointer"):
-        LanguageModel(Network("LSTM", 4), 5).run_pointing(torch.zeros(1, 2).long(), None, torch.zeros(1, 2).long())
+        LanguageModel(Network("LSTM", 4), 5).run_watched(torch.zeros(1, 2).long(), None, torch.zeros(1, 2).long())
     with pytest.raises(ValueError, match="pointer_loss is for language models"):
         Recipe(optimisation=Optimisation(pointer_loss=1.0))
     with pytest.raises(ValueError, match="pointer_loss must be at least 0"):

@@ -249,3 +249,12 @@ def test_har_names_its_classes_and_signals() -> None:
     for name, channel in zip(HarData.signals, CHANNELS, strict=True):
         sensor, axis = channel.rsplit("_", 1)
         assert name == f"{words[sensor]} {axis}"
+
+
+def test_weights_that_were_not_kept(runs, tmp_path: Path) -> None:
+    for name in ("recipe.json", "result.json", "metrics.csv"):
+        (tmp_path / name).write_bytes((runs["flat"].folder / name).read_bytes())
+    results = {"rows": [{}, {}]}
+    classified.complete(results, [Trained(tmp_path), runs["flat"]])
+    assert results["rows"][0]["confusion"] == [None] * len(runs["flat"].recipe.seeds)
+    assert None not in results["rows"][1]["confusion"]

@@ -280,17 +280,19 @@ def test_results_have_how_each_row_was_learned(runs, tmp_path: Path) -> None:
     for each in chosen[1].folder.glob("*.*"):
         (folder / each.name).write_bytes(each.read_bytes())
     result = read_json(folder / "result.json")
-    assert result["gpus"] == int(torch.cuda.is_available())
-    (folder / "result.json").write_text(json.dumps({**result, "gpus": 4}))
+    assert (result["gpu_hours"] > 0) == torch.cuda.is_available()
+    (folder / "result.json").write_text(json.dumps({**result, "gpu_hours": 0.25}))
     language_report.complete(results, [chosen[0], Trained(folder)])
-    assert results["rows"][1]["gpu_hours"] == pytest.approx(4 * 10 / 3600, abs=1e-4)
+    assert results["rows"][1]["gpu_hours"] == 0.25
     with open(chosen[0].folder / "metrics.csv", newline="") as file:
         lines = list(csv.DictReader(file))
-    for name, found in results["rows"][0]["learning_curve"].items():
-        by_seed = [[float(line[name]) for line in lines if line["seed"] == str(seed)] for seed in (0, 1)]
+    learned = results["rows"][0]["learning_curve"]
+    assert set(learned) == {"train_loss", "validation_perplexity"}
+    for name, found in learned.items():
+        column = name.removeprefix("validation_")
+        by_seed = [[float(line[column]) for line in lines if line["seed"] == str(seed)] for seed in (0, 1)]
         np.testing.assert_allclose(found, by_seed[: len(found)], atol=1e-4)
         assert len(found) == len(chosen[0].recipe.seeds)
-    assert set(results["rows"][0]["learning_curve"]) == {"train_loss", "perplexity"}
 
 
 def test_weights_that_were_not_kept(runs, tmp_path: Path) -> None:
@@ -302,6 +304,8 @@ def test_weights_that_were_not_kept(runs, tmp_path: Path) -> None:
     page = report_on([folder, runs["rhn"].folder], tmp_path / "report.html", command="eirehn …").read_text("utf-8")
     assert "The weights of EI-REHN" in page
     assert 'class="passage"' not in page
+    assert f"{read_json(folder / 'result.json')['values'][0]:.2f}" in page
+    assert 'id="training"' in page
     assert "The weights of" not in report_on(
         [runs["rhn"].folder], tmp_path / "other.html", command="eirehn …"
     ).read_text("utf-8")

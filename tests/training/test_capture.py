@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from captured import (
+    BACK,
     OPTIMIZERS,
     forbid_capture,
     read,
@@ -14,6 +15,7 @@ from captured import (
     same,
     same_readers,
     trained,
+    went_back,
 )
 
 from eirehn.training.capture import Captured
@@ -37,6 +39,7 @@ def test_the_whole_step_is_lightnings(options: str, tmp_path: Path) -> None:
             recipe(capture=capture, accelerator="cpu", dropout=0.2, **OPTIMIZERS[options]), tmp_path / str(capture)
         )
     same(tmp_path / "True", tmp_path / "False")
+    assert went_back(tmp_path / "True") == (options == BACK)
 
 
 @pytest.mark.usefixtures("_whole")

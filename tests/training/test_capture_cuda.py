@@ -10,6 +10,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from captured import (
+    BACK,
     OPTIMIZERS,
     forbid_capture,
     read,
@@ -18,6 +19,7 @@ from captured import (
     same,
     same_readers,
     trained,
+    went_back,
 )
 from small import with_network
 from test_resume import StopAt, train_with_stops
@@ -48,6 +50,7 @@ def compare(folder: Path, *, network: dict[str, Any] | None = None, **options: A
 @pytest.mark.parametrize("options", OPTIMIZERS)
 def test_optimisers(options: str, members: int, tmp_path: Path) -> None:
     compare(tmp_path, seeds=tuple(range(members)), dropout=0.2, **OPTIMIZERS[options])
+    assert went_back(tmp_path / "True") == (options == BACK)
 
 
 @pytest.mark.parametrize("precision", ["bf16-mixed", "64-true"])

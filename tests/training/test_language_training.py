@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from small import small
 from torch import nn
 
 from eirehn.data.splits import Split
+from eirehn.loading import read_values
 from eirehn.models import LanguageModel, Network
 from eirehn.training.averages import Averages
 from eirehn.training.columns import Columns, Windows
+from eirehn.training.fit import make_task, train
 from eirehn.training.modules import LanguageModelling
 from eirehn.training.optimisation import Optimisation
 from eirehn.training.recipe import Recipe
@@ -285,7 +290,7 @@ def test_its_price_is_learned_from() -> None:
         optimizer.zero_grad()
         task.loss(batch).backward()
         optimizer.step()
-        squares.append(task.ensemble(batch[0], with_out=True).out.square().mean().item())
+        squares.append(task.ensemble.watched(batch[0], None, None)[1].square().mean().item())
     assert squares[-1] < 0.1 * squares[0]
     assert 1.5 < (task.sums[0] / task.sums[1]).item() < 3.0  # log 9 is 2.2
 
@@ -296,3 +301,19 @@ def test_prices_that_are_for_language_models_only() -> None:
             Recipe(optimisation=Optimisation(**{name: 1.0}))
         with pytest.raises(ValueError, match=name):
             Optimisation(**{name: -1.0})
+
+
+def test_the_rate_of_recurrent_layers_reaches_a_training(tmp_path: Path) -> None:
+    """Of one step by SGD, which moves by the rate times the gradient."""
+    recipe = small(precision="64-true", optimizer="sgd", epochs=1, batch_size=60, learning_rate=0.1)
+    start = make_task(recipe).ensemble.values()
+    moved = []
+    for factor in (1.0, 0.25):
+        own = replace(recipe, optimisation=replace(recipe.optimisation, recurrent_rate=factor))
+        train(own, tmp_path / str(factor))
+        values = read_values(tmp_path / str(factor) / "last.safetensors")
+        moved.append({name: value - start[name] for name, value in values.items()})
+    for name, whole in moved[0].items():
+        share = 0.25 if name.startswith("body.") else 1.0
+        torch.testing.assert_close(moved[1][name], share * whole, rtol=1e-9, atol=1e-15)
+        assert whole.abs().max() > 0

@@ -71,6 +71,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "average": 0.9,
         "optimizer": "adamw",
         "warmup": 0.2,
+        "recurrent_rate": 0.5,
     },
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,8 +19,10 @@ from torch import Tensor
 import eirehn.training.fit as fit
 from eirehn import cli
 from eirehn.loading import read_values
-from eirehn.training.checkpoints import seeded
-from eirehn.training.modules import Classification, Regression, Task
+from eirehn.training import carry, packing
+from eirehn.training.callbacks import Stopped
+from eirehn.training.checkpoints import read_checkpoint, seeded
+from eirehn.training.modules import Regression, Task
 from eirehn.training.optimisation import Optimisation
 from eirehn.training.recipe import Recipe
 from eirehn.training.retreats import Retreats
@@ -113,19 +116,34 @@ def test_which_are_lost() -> None:
     assert not Retreats(Optimisation(), 3)
 
 
-def test_of_an_accuracy_it_is_what_is_missing() -> None:
-    task = fit.make_task(replace(small(), data=Sums(validation=20)))  # type: ignore[arg-type]
-    assert isinstance(task, Classification)
-    assert task.fault(torch.tensor([0.75, 1.0])).tolist() == [0.25, 0.0]
+@pytest.mark.parametrize("retreat", [0.0, 1.1])
+def test_a_lost_epoch_does_not_begin_an_average(retreat: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It says that the training got lost, not that it no longer gets better; that the last epoch says."""
+    scripted(monkeypatch, [(5.0,), (4.0,), (9.0,), (4.1,)])
+    begun = []
+    recipe = replace(whole(epochs=4, average_after=0, retreat=retreat), seeds=(0,))
+
+    class Look(pl.Callback):
+        def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
+            assert isinstance(task, Task)
+            begun.append(task.averages.begun.item())
+
+    with fit.quiet(), seeded(0):
+        trainer = fit.make_trainer(recipe, None, [Look()])
+        trainer.fit(fit.make_task(recipe), datamodule=fit.Data(recipe, recipe.data.load()))
+    assert begun == [False, False, not retreat, True]
+
+
+def shares(folder: Path) -> list[float]:
+    with open(folder / "metrics.csv", newline="") as file:
+        return [float(row["share_of_rate"]) for row in csv.DictReader(file)]
 
 
 def test_a_rate_too_high_is_survived(tmp_path: Path) -> None:
     """The same training with and without: one is lost, the other is told to have gone back and learns."""
     lost = fit.train(small(**{**WILD, "retreat": 0.0, "epochs": 12}), tmp_path / "lost")
     kept = fit.train(small(**{**WILD, "retreat": 1.1, "epochs": 12}), tmp_path / "kept")
-    with open(tmp_path / "kept" / "metrics.csv", newline="") as file:
-        shares = [float(row["share_of_rate"]) for row in csv.DictReader(file)]
-    assert min(shares) < 1
+    assert min(shares(tmp_path / "kept")) < 1
     assert all(ours < theirs for ours, theirs in zip(kept["final_values"], lost["final_values"], strict=True))
     with open(tmp_path / "lost" / "metrics.csv", newline="") as file:
         assert "share_of_rate" not in next(csv.DictReader(file))
@@ -137,7 +155,7 @@ def test_a_training_that_was_stopped_has_the_same_bits(
 ) -> None:
     recipe = small(**WILD)
     fit.train(recipe, tmp_path / "straight")  # 4 batches an epoch
-    assert "0.5" in (tmp_path / "straight" / "metrics.csv").read_text()
+    assert min(shares(tmp_path / "straight")) < 1
     stops = [StopAt(4, killed=False), StopAt(9, killed=True), StopAt(15, killed=False)]
     train_with_stops(recipe, tmp_path / "stopped", stops, monkeypatch, every)
     same(tmp_path / "stopped", tmp_path / "straight")
@@ -153,9 +171,9 @@ def test_a_member_that_is_never_lost_has_the_bits_of_one_that_cannot_be(tmp_path
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"retreat": 1.1}, "sgd"),
-        ({"optimizer": "sgd", "retreat": 1.1, "weight_decay": 0.1}, "weight_decay"),
-        ({"optimizer": "sgd", "retreat": 1.0}, "retreat"),
+        ({"retreat": 1.1}, "sgd, got adam"),
+        ({"optimizer": "sgd", "retreat": 1.1, "weight_decay": 0.1}, "weight_decay of 0.*got 0.1"),
+        ({"optimizer": "sgd", "retreat": 1.0}, "above 1, got 1.0"),
         ({"optimizer": "sgd", "retreat": float("nan")}, "retreat"),
         ({"optimizer": "sgd", "retreat": -1.0}, "retreat"),
     ],
@@ -166,10 +184,80 @@ def test_what_it_does_not_go_with(options: dict[str, Any], message: str) -> None
         Optimisation(**options)
 
 
+def test_what_is_no_number() -> None:
+    for value in (None, False, "1.1"):
+        with pytest.raises(TypeError, match="retreat"):
+            Optimisation(optimizer="sgd", retreat=value)  # type: ignore[arg-type]
+
+
+class Unvalidated(Sums):
+    task = "regression"
+
+
 def test_nothing_to_go_by(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    recipe = replace(small(**SGD), data=Sums(validation=0))  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="not for classification"):
+        replace(small(**SGD), data=Sums(validation=20))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="held out"):
-        fit.train(recipe, tmp_path / "run")
+        fit.train(replace(small(**SGD), data=Unvalidated()), tmp_path / "run")  # type: ignore[arg-type]
     assert not (tmp_path / "run").exists()
     assert cli.main(["train", "--recipe", "synthetic-rnn-20", "--optimisation.retreat", "2"]) == 2
-    assert "retreat is for the optimizer sgd" in capsys.readouterr().err
+    assert "retreat is for the optimizer sgd, got adam" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("averaged", [{}, {"average": 0.5}, {"average_from": 0}], ids=str)
+@pytest.mark.parametrize("spoiled", [float("nan"), 1e6])
+def test_a_lost_training_that_is_carried_goes_back(
+    spoiled: float, averaged: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Since its best epoch's values stay behind, at once, before they do."""
+    monkeypatch.setattr(packing, "SHORT", 1 << 30)  # all values as they are
+    recipe = small(optimizer="sgd", learning_rate=0.05, retreat=1.1, epochs=5, **averaged)  # 4 batches an epoch
+    made = fit.make_trainer
+
+    class Spoil(pl.Callback):
+        def on_train_batch_end(self, trainer: pl.Trainer, task: pl.LightningModule, *_: Any) -> None:
+            assert isinstance(task, Task)
+            if trainer.global_step == 9:
+                task.ensemble.stacked[0].data[0] += spoiled
+                for value in task.averages.values[:1]:
+                    value[0] += spoiled
+
+    stops = [Spoil(), StopAt(10, killed=False)]
+    monkeypatch.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [*stops, *calls]))
+    with pytest.raises(Stopped):
+        fit.train(recipe, tmp_path / "here")
+    monkeypatch.setattr(fit, "make_trainer", made)
+    carried = carry.pack(tmp_path / "here", tmp_path / "carried")
+    assert carried.back == (0,)
+    assert carried.before[0] == pytest.approx(carried.best[0], rel=1e-6)
+    carry.unpack(tmp_path / "carried", tmp_path / "there", measure=False)
+    state = read_checkpoint(tmp_path / "there" / "last.ckpt")
+    assert state["task"]["retreats"]["share"].tolist() == [0.5, 1.0]
+    best = read_values(tmp_path / "here" / "best.safetensors")
+    for index, name in enumerate(best):
+        assert torch.equal(state["state_dict"][f"ensemble.stacked.{_place(recipe, name)}"][0], best[name][0]), index
+    result = fit.train(recipe, tmp_path / "there")
+    assert result["final_values"][0] < 0.1
+    assert result["best_validation"][0] <= carried.best[0]
+
+
+def _place(recipe: Recipe, name: str) -> int:
+    return fit.make_task(recipe).ensemble.names.index(name)
+
+
+def test_what_had_diverged_can_get_better(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a retreat, too: carried as NaN, any epoch after is a better one."""
+    recipe = small(optimizer="sgd", learning_rate=0.05, epochs=3)
+    made, stop = fit.make_trainer, StopAt(6, killed=False)
+    monkeypatch.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [stop, *calls]))
+    with pytest.raises(Stopped):
+        fit.train(recipe, tmp_path / "here")
+    monkeypatch.setattr(fit, "make_trainer", made)
+    monkeypatch.setattr(carry, "validation", lambda *_: [float("nan"), 1.0])
+    carry.pack(tmp_path / "here", tmp_path / "carried")
+    monkeypatch.undo()
+    told = carry.unpack(tmp_path / "carried", tmp_path / "there", measure=False)
+    assert math.isnan(told.after[0])
+    result = fit.train(recipe, tmp_path / "there")
+    assert result["best_epoch"][0] > 1
+    assert math.isfinite(result["values"][0])

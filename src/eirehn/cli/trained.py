@@ -71,6 +71,8 @@ def carry(given: list[str]) -> None:
         carried = unpack(asked.source, asked.target, device=asked.device, measure=asked.measure)
     below = f", {carried.bits[1]} a difference from it" if len(carried.bits) > 1 else ""
     print(f"{carried.size / 2**20:.1f} MiB, {carried.bits[0]} bits a weight{below}; validation {carried.metric}:")
+    for seed in carried.back:
+        print(f"  seed {seed} had got lost, and goes on from its best epoch")
     for before, after, best in zip(carried.before, carried.after, carried.best, strict=True):
         known = f"; {best:.6g} at the best epoch" if best is not None and math.isfinite(best) else ""
         was, now = (math.nan if each is None else each for each in (before, after))

@@ -58,42 +58,23 @@ class LanguageModel(nn.Module):
         return self.run(tokens, hx, max_depth=max_depth).prediction
 
     def run(
-        self,
-        tokens: Tensor,
-        hx: Any = None,
-        *,
-        max_depth: int | None = None,
-        with_cost: bool = False,
-        with_out: bool = False,
+        self, tokens: Tensor, hx: Any = None, *, max_depth: int | None = None, with_cost: bool = False
     ) -> Outcome:
         """As `forward`, and the final state, which the next call takes as `hx` to read on."""
-        return self._run(tokens, hx, None, max_depth, with_cost, with_out)[0]
+        return self._run(tokens, hx, None, max_depth, with_cost)[0]
 
-    def run_pointing(
-        self,
-        tokens: Tensor,
-        hx: Any,
-        target: Tensor,
-        *,
-        max_depth: int | None = None,
-        with_cost: bool = False,
-        with_out: bool = False,
-    ) -> tuple[Outcome, Tensor]:
-        """As `run`, and the loss that the model's pointer has for `target`, (B, T) as that is."""
-        outcome, loss = self._run(tokens, hx, target, max_depth, with_cost, with_out)
-        if loss is None:
+    def run_watched(
+        self, tokens: Tensor, hx: Any = None, target: Tensor | None = None, *, with_cost: bool = False
+    ) -> tuple[Outcome, Tensor, Tensor | None]:
+        """As `run`, and what the network put out, (B, T, H), and where there is a `target`, (B, T), the loss that
+        the model's pointer has for it, of that shape."""
+        if target is not None and self.pointer is None:
             raise ValueError("this model has no pointer: its network.pointer is 0")
-        return outcome, loss
+        return self._run(tokens, hx, target, None, with_cost)
 
     def _run(
-        self,
-        tokens: Tensor,
-        hx: Any,
-        target: Tensor | None,
-        max_depth: int | None,
-        with_cost: bool,
-        with_out: bool,
-    ) -> tuple[Outcome, Tensor | None]:
+        self, tokens: Tensor, hx: Any, target: Tensor | None, max_depth: int | None, with_cost: bool
+    ) -> tuple[Outcome, Tensor, Tensor | None]:
         options: dict[str, Any] = {"max_depth": max_depth, "with_cost": with_cost}
         own, memory = hx if self.pointer is not None and hx is not None else (hx, None)
         out, state, depth, cost = self.network.run(self.body, self._embedded(tokens), own, **options)
@@ -102,7 +83,7 @@ class LanguageModel(nn.Module):
             with torch.autocast(out.device.type, enabled=False):
                 logits, memory, loss = self.pointer(out.to(self.bias.dtype), tokens, logits, memory, target)
             state = (state, tuple(memory))  # a state is saved, and read back without pickle
-        return Outcome(logits, state, depth, cost, out if with_out else None), loss
+        return Outcome(logits, state, depth, cost), out, loss
 
     def _embedded(self, tokens: Tensor) -> Tensor:
         x: Tensor = self.embedding(tokens)  # (B, T, H)

@@ -37,7 +37,6 @@ class Outcome(NamedTuple):
     state: Any  # as the network's h_n
     depth: Tensor  # (layers · directions, B, T): inner steps taken
     cost: Tensor | None  # of the same shape
-    out: Tensor | None = None  # (B, T, H): what the network put out, where a language model was asked for it
 
 
 @dataclass(frozen=True)

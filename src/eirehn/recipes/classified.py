@@ -113,7 +113,9 @@ def confusion_matrix(taken_for: Tensor, target: Tensor, number: int) -> list[lis
 
 
 def confusion_by_seed(run: Trained) -> list[list[list[int]] | None]:
-    """The confusion matrices for a row of a results file: one a seed, None for one that diverged."""
+    """The confusion matrices for a row of a results file: one a seed, None where there is no model."""
+    if not run.has_weights:
+        return [None] * len(run.recipe.seeds)
     target, number = split_for_test(run.recipe.data).target, len(classes(run))
     found = {
         seed: confusion_matrix(reading.taken_for, target, number)

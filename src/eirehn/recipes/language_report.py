@@ -39,11 +39,11 @@ def about(recipes: Sequence[Recipe]) -> dict[str, Any]:
 def complete(results: dict[str, Any], runs: Sequence[Trained]) -> None:
     """Adds how each row was learned, epoch by epoch, and what that took."""
     for row, run in zip(results["rows"], runs, strict=True):
-        curve, gpus = analysis.learning_curve(run.folder), _result(run).get("gpus")
-        row["gpu_hours"] = None if gpus is None else round(gpus * row["seconds"] / 3600, 4)
+        curve = analysis.learning_curve(run.folder)
+        row["gpu_hours"] = _result(run).get("gpu_hours")
         row["learning_curve"] = {
             name: [[round(value, 4) for value in member] for member in values]
-            for name, values in (("train_loss", curve.loss), ("perplexity", curve.validation))
+            for name, values in (("train_loss", curve.loss), ("validation_perplexity", curve.validation))
             if values is not None
         }
 

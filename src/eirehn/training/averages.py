@@ -51,14 +51,15 @@ class Averages:
         for average, value in zip(self.values, values, strict=True):
             average.lerp_(value, weight.to(value.dtype).view(-1, *[1] * (value.dim() - 1)))
 
-    def consider(self, score: Tensor) -> None:
-        """Of an epoch that has ended, (M,), better when lower."""
+    def consider(self, score: Tensor, lost: Tensor | None = None) -> None:
+        """Of an epoch that has ended, (M,), better when lower; of members that got lost, (M,), it says nothing."""
         patience = self.optimisation.average_after
         if patience is None:
             return
         if len(self.scores) > patience:
-            self.begun |= score > torch.stack(self.scores[: len(self.scores) - patience]).amin(0)
-        self.scores.append(score.clone())
+            worse = score > torch.stack(self.scores[: len(self.scores) - patience]).amin(0)
+            self.begun |= worse if lost is None else worse & ~lost
+        self.scores.append(score.clone() if lost is None else score.masked_fill(lost, torch.inf))
 
     @torch.no_grad()
     def swap(self, values: Sequence[Tensor]) -> None:

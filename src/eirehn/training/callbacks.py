@@ -71,6 +71,7 @@ class Saving(pl.Callback):
     def __init__(self, path: Path, *, seconds: float = 30.0, on_save: Callable[[Task], None] | None = None) -> None:
         self.path, self.seconds, self.on_save = path, seconds, on_save
         self.elapsed = 0.0  # seconds of training, over all times it was started
+        self.gpu_seconds = 0.0  # the same, of each GPU
         self._since = self._saved = time.monotonic()
         self._cost = 0.0
         self._asked: float | None = None  # when
@@ -110,6 +111,7 @@ class Saving(pl.Callback):
             return
         now = time.monotonic()
         self.elapsed += now - self._since
+        self.gpu_seconds += (now - self._since) * (trainer.world_size if task.device.type == "cuda" else 0)
         self._since = now
         trainer.save_checkpoint(self.path)
         if self.on_save is not None and trainer.is_global_zero:
@@ -131,7 +133,8 @@ class Saving(pl.Callback):
         self._handlers = {}
 
     def state_dict(self) -> dict[str, Any]:
-        return {"generators": generator_states(), "elapsed": self.elapsed}
+        return {"generators": generator_states(), "elapsed": self.elapsed, "gpu_seconds": self.gpu_seconds}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._generators, self.elapsed = state["generators"], state["elapsed"]
+        self.gpu_seconds = state.get("gpu_seconds", 0.0)  # which older states do not tell

@@ -58,6 +58,8 @@ class Carried(NamedTuple):
     """That of its best epoch, whose values stay behind."""
     bits: list[int]
     """Of a value, and of what a weight differs from its average, where there are averages."""
+    back: tuple[int, ...] = ()
+    """Seeds that had got lost, and go on from their best epoch."""
 
 
 def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None) -> Carried:
@@ -74,15 +76,24 @@ def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None
     _check_optimizer(state, recipe)
     task = make_task(recipe)
     trained, averaged = _taken(state, task)
-    values = state["task"]["best"]["values"] if which == "best" else averaged or trained
-    best = (task.sign * state["task"]["best"]["score"]).tolist()
+    score = state["task"]["best"]["score"]
+    best = (task.sign * score).tolist()
     if which == "best" and not any(map(math.isfinite, best)):
         raise RunError(f"{run} has no best epoch yet: none has ended, or all members have diverged")
+    values, back = averaged or trained, torch.full(score.shape, which == "best")
+    before = validation(task, recipe, values, device) if which == "last" else best
+    if task.retreats and which == "last":  # the best epoch's values stay behind, and could not be gone back to
+        task.retreats.load_state_dict(state["task"]["retreats"])
+        back = task.retreats.lost(torch.tensor(before, dtype=score.dtype), score)
+        task.retreats.slow(back)
+    if back.any():
+        kept = state["task"]["best"]["values"]
+        values, trained = (_with(own, kept, back) for own in (values, trained))
+        before = validation(task, recipe, values, device)
     state["task"]["best"]["values"] = {}
     whole, carried, bits = _finest(state, values, trained if averaged else {})
     if len(whole) > MOST:
         raise RunError(f"{run} takes {len(whole) / 2**20:.1f} MiB to carry, more than {MOST >> 20}")
-    before = validation(task, recipe, values, device)
     after = validation(task, recipe, carried, device)
     about = {
         "recipe": recipe.to_dict(),
@@ -95,7 +106,17 @@ def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None
         "parts": _write_parts(whole, out),
     }
     write_json(out / "carry.json", about)  # last: without it there is nothing to unpack
-    return Carried(task.metric, len(whole), before, after, best, bits)
+    lost = back.tolist() if which == "last" else [False] * len(best)
+    seeds = tuple(seed for seed, gone in zip(recipe.seeds, lost, strict=True) if gone)
+    return Carried(task.metric, len(whole), before, after, best, bits, seeds)
+
+
+def _with(own: Mapping[str, Tensor], others: Mapping[str, Tensor], which: Tensor) -> dict[str, Tensor]:
+    """Values of members, those of `which`, (M,), from the others."""
+    return {
+        name: torch.where(which.view(-1, *[1] * (value.dim() - 1)), others[name].to(value), value)
+        for name, value in own.items()
+    }
 
 
 def unpack(carry: Path, run: Path, *, device: str | None = None, measure: bool = True) -> Carried:
@@ -108,7 +129,7 @@ def unpack(carry: Path, run: Path, *, device: str | None = None, measure: bool =
     recipe = _read_recipe(carry, about)
     task = make_task(recipe)
     state, values, trained = _read_content(carry, whole, task.ensemble.values())
-    after = validation(task, recipe, values, device) if measure else about["after"]
+    after = validation(task, recipe, values, device) if measure else _numbers(about["after"])
     with _telling(carry):
         _go_on_from(state, task, values, trained, after)
     folder = RunFolder(run)
@@ -118,7 +139,13 @@ def unpack(carry: Path, run: Path, *, device: str | None = None, measure: bool =
             raise RunError(f"{run} holds a training already; choose another folder")
         export(task, recipe, run)
         WholeFiles().save_checkpoint(state, folder.checkpoint)
-    return Carried(about["metric"], len(whole), about["before"], after, about["best"], about.get("bits", [16]))
+    figures = (_numbers(about["before"]), after, _numbers(about["best"]))
+    return Carried(about["metric"], len(whole), *figures, about.get("bits", [16]))
+
+
+def _numbers(figures: Sequence[float | None]) -> list[float]:
+    """As they were before they were written: JSON has no number for what has diverged."""
+    return [math.nan if figure is None else figure for figure in figures]
 
 
 def _go_on_from(
@@ -134,6 +161,7 @@ def _go_on_from(
     epochs = _ended_epochs(state)
     if epochs:
         score = task.sign * torch.tensor(after, dtype=torch.float64)
+        score = score.nan_to_num(nan=torch.inf)  # anything will be better than what has diverged
         state["task"]["best"] |= {"score": score, "epoch": torch.full(score.shape, epochs - 1)}
     state["task"]["best"]["values"] = {name: value.clone() for name, value in values.items()}
     task.on_load_checkpoint(state)

@@ -42,17 +42,23 @@ class Ensemble(nn.Module):
         *,
         lengths: Tensor | None = None,
         max_depth: int | None = None,
-        **asked: bool,
+        with_cost: bool = False,
     ) -> Outcome:
         """The outcomes of all members, stacked, for `x` (M, B, T, X) that ends after `lengths` (M, B) steps and for
-        states `hx` as an outcome has them. `asked` are its parts that are only there on request: `with_cost`, and
-        of language models `with_out`."""
-        return _outcome(self._run(x, hx, None, lengths, max_depth=max_depth, **asked), **asked)
+        states `hx` as an outcome has them."""
+        prediction, state, depth, *cost = self._run(x, hx, None, lengths, max_depth=max_depth, with_cost=with_cost)
+        return Outcome(prediction, state, depth, cost[0] if cost else None)
 
-    def pointing(self, x: Tensor, hx: Any, target: Tensor, **asked: bool) -> tuple[Outcome, Tensor]:
-        """As a call, and the losses, (M, B, T), of the members' pointers for `target` (M, B, T)."""
-        *parts, loss = self._run(x, hx, target, None, **asked)
-        return _outcome(parts, **asked), loss
+    def watched(
+        self, x: Tensor, hx: Any, target: Tensor | None, *, with_cost: bool = False
+    ) -> tuple[Outcome, Tensor, Tensor | None]:
+        """Of language models: as a call, and what their networks put out, (M, B, T, H), and where there is a
+        `target`, (M, B, T), the losses of their pointers for it."""
+        found = self._run(x, hx, target, None, watched=True, with_cost=with_cost)
+        prediction, state, depth, *rest = found
+        loss = rest.pop() if target is not None else None
+        out = rest.pop()
+        return Outcome(prediction, state, depth, rest[0] if rest else None), out, loss
 
     def _run(self, x: Tensor, hx: Any, target: Tensor | None, lengths: Tensor | None, **options: Any) -> Any:
         form = self._form[0].train(self.training)
@@ -130,13 +136,6 @@ class Ensemble(nn.Module):
                 value.grad.mul_(factors.view(-1, *[1] * (value.dim() - 1)))
 
 
-def _outcome(parts: Sequence[Any], *, with_cost: bool = False, with_out: bool = False) -> Outcome:
-    """Of those parts that there are, in their order."""
-    prediction, state, depth, *others = parts
-    rest = iter(others)
-    return Outcome(prediction, state, depth, next(rest) if with_cost else None, next(rest) if with_out else None)
-
-
 class _Runner(nn.Module):
     """`functional_call` calls a module's `forward`, and we need all that `run` gives."""
 
@@ -144,14 +143,16 @@ class _Runner(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, x: Tensor, hx: Any, target: Tensor | None, **options: Any) -> tuple[Any, ...]:
+    def forward(
+        self, x: Tensor, hx: Any, target: Tensor | None, *, watched: bool = False, **options: Any
+    ) -> tuple[Any, ...]:
         model: Any = self.model
-        if target is None:
+        if not watched:
             return self._tensors(model.run(x, hx, **options))
-        outcome, loss = model.run_pointing(x, hx, target, **options)
-        return (*self._tensors(outcome), loss)
+        outcome, out, loss = model.run_watched(x, hx, target, **options)
+        return (*self._tensors(outcome), out) if loss is None else (*self._tensors(outcome), out, loss)
 
     @staticmethod
     def _tensors(outcome: Outcome) -> tuple[Any, ...]:
         """What is there: vmap returns tensors only."""
-        return outcome[:3] + tuple(part for part in outcome[3:] if part is not None)
+        return outcome[:3] if outcome.cost is None else tuple(outcome)

@@ -77,7 +77,7 @@ def _train(recipe: Recipe, run: RunFolder, tell: Callable[[Event], None], save_s
     task.to(trainer.strategy.root_device)  # Lightning has taken it from there
     with precision(recipe, trainer.strategy.root_device):
         result = summary(task, recipe, splits, saving.elapsed)
-    result["gpus"] = trainer.world_size if trainer.strategy.root_device.type == "cuda" else 0
+    result["gpu_hours"] = round(saving.gpu_seconds / 3600, 4)
     if trainer.is_global_zero:
         write_json(run.result, result)
     return result

@@ -52,10 +52,6 @@ class Task(pl.LightningModule):
         """The metric from its mean over all summands."""
         return mean
 
-    def fault(self, metric: Tensor) -> Tensor:
-        """Lower when better, and nothing at best."""
-        return metric
-
     def scale(self, target: Tensor) -> int:
         """What training multiplies the loss by."""
         return 1
@@ -143,20 +139,17 @@ class Task(pl.LightningModule):
     def _outcome(self, x: Tensor, target: Tensor, lengths: Tensor | None) -> tuple[Outcome, Tensor | None]:
         """What the members make of a batch, and what each is to lower besides its error and its depth, (M,)."""
         own = self.optimisation
-        asked = {"with_cost": own.price > 0}
-        if own.calms:
-            asked["with_out"] = True
-        besides = []
-        if own.pointer_loss:
-            outcome, loss = self.ensemble.pointing(x, self.carried, target, **asked)
-            besides.append(own.pointer_loss * loss.flatten(1).mean(1))
-        else:
-            outcome = self.ensemble(x, self.carried, lengths=lengths, **asked)
-        if outcome.out is not None:
-            out = at_least_float32(outcome.out)  # (M, B, T, H)
-            besides.append(own.activation_penalty * out.square().flatten(1).mean(1))
-            besides.append(own.temporal_penalty * (out[:, :, 1:] - out[:, :, :-1]).square().flatten(1).mean(1))
-        return outcome, torch.stack(besides).sum(0) if besides else None
+        with_cost = own.price > 0
+        if not (own.pointer_loss or own.calms):
+            return self.ensemble(x, self.carried, lengths=lengths, with_cost=with_cost), None
+        wanted = target if own.pointer_loss else None
+        outcome, out, loss = self.ensemble.watched(x, self.carried, wanted, with_cost=with_cost)
+        out = at_least_float32(out)  # (M, B, T, H)
+        besides = own.activation_penalty * out.square().flatten(1).mean(1)
+        besides = besides + own.temporal_penalty * (out[:, :, 1:] - out[:, :, :-1]).square().flatten(1).mean(1)
+        if loss is not None:
+            besides = besides + own.pointer_loss * loss.flatten(1).mean(1)
+        return outcome, besides
 
     def configure_gradient_clipping(self, *_: Any, **__: Any) -> None:
         if self.optimisation.penalty:
@@ -222,15 +215,16 @@ class Task(pl.LightningModule):
         self.carried = self._reading
         metric = self.figure(total / count)
         self.latest = {"train_loss": self._train_loss(), self.metric: metric, "depth": depth / cases}
-        self.best.consider(self.sign * metric, self.current_epoch, self.ensemble)
-        self.averages.consider(self.sign * metric)
+        score = self.sign * metric
+        self.best.consider(score, self.current_epoch, self.ensemble)
+        lost = self.retreats.lost(score, self.best.score) if self.retreats else None
+        self.averages.consider(score, lost)
         self.averages.swap(list(self.ensemble.stacked))
-        if self.retreats:
-            self._retreat(metric)
+        if lost is not None:
+            self._retreat(lost)
 
-    def _retreat(self, metric: Tensor) -> None:
-        """Members that are lost go back to their best epoch, and on more slowly."""
-        lost = self.retreats.lost(self.fault(metric), self.fault(self.sign * self.best.score))
+    def _retreat(self, lost: Tensor) -> None:
+        """Members that are lost, (M,), go back to their best epoch, and on more slowly."""
         for name, value in self.ensemble.values().items():
             value[lost] = self.best.values[name][lost]
         self.averages.begin_anew(lost, list(self.ensemble.stacked))
@@ -341,9 +335,6 @@ class Classification(Task):
         super().__init__(members, optimisation)
         weights = None if class_weights is None else torch.tensor(class_weights)
         self.register_buffer("class_weights", weights, persistent=False)
-
-    def fault(self, metric: Tensor) -> Tensor:
-        return 1 - metric
 
     def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
         smoothing = self.optimisation.smoothing

@@ -68,7 +68,7 @@ class Optimisation:
     """Begin that average once an epoch is no better than the best of all but this many before it (NT-ASGD)."""
     retreat: float = 0.0
     """After an epoch that is worse than the best one by this factor, such as 1.1, go back to that, and on at half
-    the rate; 0 never does. For sgd, and where some data are held out for validation."""
+    the rate; 0 never does. For sgd without weight_decay, and where some data are held out for validation."""
 
     def __post_init__(self) -> None:
         positive_int("epochs", self.epochs)
@@ -93,6 +93,7 @@ class Optimisation:
             raise ValueError("average is a running average; average_from and average_after are for a plain one")
         if self.clip is not None:
             finite("clip", self.clip, above=0.0)
+        finite("retreat", self.retreat, least=0.0)
         if self.retreat:
             self._check_retreat()
         for name in ("warmup", "beta2", "average", "smoothing"):
@@ -100,10 +101,13 @@ class Optimisation:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
 
     def _check_retreat(self) -> None:
-        finite("retreat", self.retreat, above=1.0)
+        if self.retreat <= 1:
+            raise ValueError(f"retreat must be 0 or above 1, got {self.retreat}")
         # Other optimisers remember gradients from beyond the best epoch, and their steps are no multiples of them.
-        if self.optimizer != "sgd" or self.weight_decay:
-            raise ValueError("retreat is for the optimizer sgd without weight_decay (penalty does the same)")
+        if self.optimizer != "sgd":
+            raise ValueError(f"retreat is for the optimizer sgd, got {self.optimizer}")
+        if self.weight_decay:
+            raise ValueError(f"retreat needs a weight_decay of 0 (penalty does the same), got {self.weight_decay}")
 
     @property
     def calms(self) -> bool:

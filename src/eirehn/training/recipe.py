@@ -71,6 +71,9 @@ class Recipe:
             raise ValueError(f"seeds must be integers of at least 0 and below 2**32, got {list(self.seeds)}")
         if self.optimisation.pointer_loss and not (self.network.pointer and self.data.task == "language"):
             raise ValueError("optimisation.pointer_loss is for language models with network.pointer")
+        if self.optimisation.retreat and self.data.task == "classification":
+            # Of few cases to validate on, one more that is told wrongly is a large share of all.
+            raise ValueError("optimisation.retreat is not for classification, whose accuracy goes up and down")
         if self.optimisation.calms and self.data.task != "language":
             raise ValueError("optimisation.activation_penalty and temporal_penalty are for language models")
 

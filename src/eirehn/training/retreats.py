@@ -11,7 +11,7 @@ from .optimisation import Optimisation
 
 
 class Retreats:
-    """How often each of M members has gone back, and the share of the learning rate it is left with."""
+    """The share of the learning rate that each of M members is left with."""
 
     def __init__(self, optimisation: Optimisation, members: int) -> None:
         self.worse = optimisation.retreat
@@ -23,12 +23,12 @@ class Retreats:
     def place(self, device: torch.device) -> None:
         self.share = self.share.to(device)
 
-    def lost(self, fault: Tensor, best: Tensor) -> Tensor:
-        """Which members are to go back, (M,), by this epoch's fault and that of the best one, lower being better.
+    def lost(self, score: Tensor, best: Tensor) -> Tensor:
+        """Which members are to go back, (M,), by this epoch's score and that of the best one, lower being better.
 
-        Those with no best epoch, whose fault is infinite, have nothing to go back to.
+        Those with no best epoch, whose score is infinite, have nothing to go back to.
         """
-        return ~(fault <= self.worse * best) & best.isfinite()  # so that NaN is lost, too
+        return ~(score <= self.worse * best) & best.isfinite()  # so that NaN is lost, too
 
     def slow(self, lost: Tensor) -> None:
         # In place: a recorded training step reads it there.
