@@ -206,7 +206,7 @@ def check(case: Case, device: str = DEVICE) -> float:
 
 
 @pytest.mark.parametrize("launch", [ROW, TILE], ids=["row", "tile"])
-@pytest.mark.parametrize("kind", quick("printed", "RHN", of=KINDS))
+@pytest.mark.parametrize("kind", quick("printed", of=KINDS))
 def test_every_kind(kind: str, launch: Launch) -> None:
     check(Case(kind=kind, launch=launch, masked=True, E=2, sizes=(3, 3, 2, 1)))
 

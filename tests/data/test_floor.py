@@ -68,6 +68,7 @@ def test_the_expected_error_is_the_error_made():
         assert errors.mean() == pytest.approx(expected, abs=3.5 * spread)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"max_depth": 3, "noise_std": 0.1, "theta": 0.9}])
 def test_first_prediction_against_regression_on_half_a_million_pairs(options):
     """The mean of x_2 over all sequences whose x_1 fell into the same small square, tested on others."""

@@ -34,6 +34,7 @@ def diverging(name: str) -> Recipe:
     return tiny(name, optimizer="sgd", learning_rate=1e38)
 
 
+@pytest.mark.slow
 def test_runs_that_diverged_are_told_and_no_reason_to_fail(tmp_path: Path) -> None:
     rows = [tiny("synthetic-srhn-20-depth-1"), diverging("synthetic-ei-rehn-10"), tiny("synthetic-srehn-20")]
     experiment = Experiment("some", "Some rows", "In every state.", rows)

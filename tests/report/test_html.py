@@ -129,6 +129,7 @@ def test_page_without_any_section():
     assert page.ids == []
 
 
+@pytest.mark.slow
 def test_notice_and_how_to_repeat(full):
     page = Page(full)
     assert "not comparable with the paper" in page.text
@@ -191,6 +192,7 @@ def test_every_figure_says_in_words_what_it_shows(full):
     assert full.count("<figure") == full.count("<figcaption")
 
 
+@pytest.mark.slow
 def test_same_report_same_page(full):
     assert render(full_report()) == full
 

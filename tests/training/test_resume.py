@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from quick import quick
 from small import small, with_network
 
 import eirehn.training.fit as fit
@@ -76,7 +77,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", quick("all options", of=OPTIONS))
 @pytest.mark.parametrize("every", [0.0, 1e9], ids=["saved every step", "saved on request"])
 @pytest.mark.parametrize(
     "stops",
