@@ -107,13 +107,9 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path) -> None:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         print(train("large.txt", "b", [20, 40]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     """
-    here = Path(__file__).parent
+    own = {"EIREHN_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        cwd=here,
-        env={**os.environ, "EIREHN_CACHE_DIR": str(tmp_path / "cache")},
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, env={**os.environ, **own}
     )
     assert done.returncode == 0, done.stderr
     count, kilobytes = map(int, done.stdout.split())
