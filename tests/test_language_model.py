@@ -105,6 +105,31 @@ def test_all_dropouts_by_hand(kind: str, step: Any, layers: int, monkeypatch: py
     np.testing.assert_allclose(outcome.state.detach().numpy(), np.stack(states), rtol=1e-11, atol=1e-13)
 
 
+@pytest.mark.parametrize(("kind", "step"), [("RHN", rhn), ("EIREHN", eirehn)])
+def test_masks_of_each_step_by_hand(kind: str, step: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inputs and outputs are dropped anew at every step, a state's units for the whole sequence."""
+    torch.manual_seed(0)
+    B, T, V, H, depth = 3, 7, 5, 4, 3
+    drops = {"input_dropout": 0.7, "hidden_dropout": 0.2, "output_dropout": 0.6, "step_masks": True}
+    model = LanguageModel(Network(kind, H, max_depth=depth, start={"weight_bound": 0.5}, **drops), V).double()
+    masks: dict[float, Array] = {}
+
+    def dropout(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
+        mask = (torch.rand(x.shape) > p).to(x) / (1 - p)
+        masks[p] = mask.numpy()
+        return x * mask
+
+    monkeypatch.setattr(nn.functional, "dropout", dropout)
+    tokens, h = torch.randint(0, V, (B, T)), np.zeros((B, H))
+    logits = model(tokens).detach().numpy()
+    assert {p: mask.shape for p, mask in masks.items()} == {0.7: (B, T, H), 0.2: (B, H), 0.6: (B, T, H)}
+    embedding, bias = model.embedding.weight.detach().numpy(), model.bias.detach().numpy()
+    for t in range(T):
+        h = step(embedding[tokens[:, t]], h, model.body.cells[0], depth, masks[0.7][:, t], masks[0.2])
+        expected = (h * masks[0.6][:, t]) @ embedding.T + bias
+        np.testing.assert_allclose(logits[:, t], expected, rtol=1e-11, atol=1e-13)
+
+
 def test_word_masks() -> None:
     """Kept or dropped as a whole, apart in each sequence, as often as asked for, and inverted."""
     torch.manual_seed(0)
@@ -189,7 +214,9 @@ def test_the_published_parameter_counts() -> None:
     assert round(count(Network("LSTM", 1500, num_layers=2, tied=False)) / 1e6) == 66
 
 
-@pytest.mark.parametrize("change", [{"word_dropout": 0.1}, {"output_dropout": 0.1}, {"tied": False}])
+@pytest.mark.parametrize(
+    "change", [{"word_dropout": 0.1}, {"output_dropout": 0.1}, {"tied": False}, {"step_masks": True}]
+)
 def test_what_is_for_language_models_alone(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="belong to language models"):
         SequenceModel(Network("RHN", 4, **change), 2, 2)

@@ -45,6 +45,7 @@ def test_members_together_are_members_alone(kind: str, tmp_path: Path) -> None:
 
 ALL_OPTIONS = {
     "optimizer": "adamw",
+    "beta1": 0.6,
     "beta2": 0.97,
     "weight_decay": 0.1,
     "schedule": "cosine",
@@ -69,7 +70,7 @@ def test_against_a_loop_of_plain_torch(options: dict[str, Any], tmp_path: Path) 
     model = SequenceModel(recipe.network, 2, 2).double()
     average = [parameter.detach().clone() for parameter in model.parameters()]
     if options:
-        optimizer = torch.optim.AdamW(model.parameters(), 0.01, (0.9, 0.97), weight_decay=0.1)
+        optimizer = torch.optim.AdamW(model.parameters(), 0.01, (0.6, 0.97), weight_decay=0.1)
     else:
         optimizer = torch.optim.Adam(model.parameters(), 0.01)
     best = (float("inf"), 0.0, 0)

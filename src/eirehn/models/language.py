@@ -22,7 +22,8 @@ class LanguageModel(nn.Module):
     """Tokens in, the logits of the next token out. One matrix embeds them and, with a bias, tells them apart.
 
     Dropout is that of Gal and Ghahramani (2016): a sequence has the same words, inputs, states and outputs dropped
-    at all its steps. RNNs and LSTMs have it as in Zaremba et al. (2014), anew at every step and never on states.
+    at all its steps. RNNs and LSTMs have it as in Zaremba et al. (2014), anew at every step and never on states;
+    with `network.step_masks` highway networks, too, but for their states.
 
     >>> model = LanguageModel(Network("EIREHN", hidden_size=20), vocabulary=50)
     >>> model(torch.zeros(8, 35, dtype=torch.int64)).shape
@@ -37,7 +38,7 @@ class LanguageModel(nn.Module):
             raise ValueError("a language model reads one way: network.bidirectional must be false")
         self.network = network
         self.vocabulary = positive_int("vocabulary", vocabulary)
-        self.by_step = network.kind not in FIXED + ELASTIC
+        self.by_step = network.step_masks or network.kind not in FIXED + ELASTIC
         body = replace(network, input_dropout=0.0) if self.by_step else network
         self.embedding = nn.Embedding(vocabulary, network.hidden_size)
         self.body = body.build(network.hidden_size)

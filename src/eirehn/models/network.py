@@ -72,6 +72,8 @@ class Network:
     """Language models: dropout of whole words of a sequence, wherever they stand in it."""
     output_dropout: float = 0.0
     """Language models: dropout on what tells words apart, one mask per sequence; of RNNs and LSTMs one per step."""
+    step_masks: bool = False
+    """Language models: drop inputs and outputs of a highway network anew at every step, too."""
     tied: bool = True
     """Language models: tell words apart by the matrix that embeds them."""
     pointer: int = 0
@@ -90,6 +92,7 @@ class Network:
         for name in ("word_dropout", "output_dropout"):
             probability(name, getattr(self, name))
         boolean("tied", self.tied)
+        boolean("step_masks", self.step_masks)
         if self.pointer != 0:
             positive_int("pointer", self.pointer)
         if set(self.start) - {"weight_bound"} and self.kind not in FIXED + ELASTIC:

@@ -53,8 +53,15 @@ class SequenceModel(nn.Module):
         scaling: Scaling | None = None,
     ) -> None:
         super().__init__()
-        if network.word_dropout or network.output_dropout or not network.tied or network.pointer:
-            raise ValueError("word_dropout, output_dropout, tied and pointer belong to language models")
+        of_text = (
+            network.word_dropout,
+            network.output_dropout,
+            network.step_masks,
+            not network.tied,
+            network.pointer,
+        )
+        if any(of_text):
+            raise ValueError("word_dropout, output_dropout, step_masks, tied and pointer belong to language models")
         self.network = network
         self.input_size = positive_int("input_size", input_size)
         self.output_size = positive_int("output_size", output_size)

@@ -40,6 +40,8 @@ class Optimisation:
     """The first epoch, counted from 0, whose learning rate has been divided."""
     warmup: float = 0.0
     """Share of all steps over which the learning rate rises to its largest."""
+    beta1: float = 0.9
+    """Adam's first decay; without it, at 0, adam is RMSprop."""
     beta2: float = 0.999
     """Adam's second decay."""
     weight_decay: float = 0.0
@@ -96,7 +98,7 @@ class Optimisation:
         finite("retreat", self.retreat, least=0.0)
         if self.retreat:
             self._check_retreat()
-        for name in ("warmup", "beta2", "average", "smoothing"):
+        for name in ("warmup", "beta1", "beta2", "average", "smoothing"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
 
@@ -132,9 +134,9 @@ class Optimisation:
         if self.optimizer == "sgd":
             return torch.optim.SGD(trained, self.learning_rate, weight_decay=self.weight_decay, fused=True)
         if self.optimizer == "soap":
-            return FullSOAP(trained, self.learning_rate, (0.9, self.beta2), weight_decay=self.weight_decay)
+            return FullSOAP(trained, self.learning_rate, (self.beta1, self.beta2), weight_decay=self.weight_decay)
         kind = torch.optim.Adam if self.optimizer == "adam" else torch.optim.AdamW
-        betas = (0.9, self.beta2)
+        betas = (self.beta1, self.beta2)
         return kind(trained, self.learning_rate, betas, weight_decay=self.weight_decay, fused=True)
 
     def rate(self, steps: int) -> Callable[[int], float]:
