@@ -102,4 +102,4 @@ def test_rows_by_short_names() -> None:
 
 def test_each_row_is_there_once() -> None:
     names = [row.name for row in ptb.recipes()]
-    assert len(set(names)) == len(names) == 14
+    assert len(set(names)) == len(names) == 15

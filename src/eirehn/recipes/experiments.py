@@ -94,7 +94,7 @@ def experiments() -> dict[str, Experiment]:
         "ptb",
         "Penn Treebank: Tables 3 and 4",
         "Each model reads newspaper text word by word and tells how likely every word is to come next.",
-        ptb.tables(),
+        ptb.experiment(),
         Cut(epochs=1, seeds=1, sequences=20_000, units=64),
     )
     return {each.name: each for each in (whole, updates, activities, language)}
