@@ -7,7 +7,9 @@ import io
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from language import small_language_recipe, written
@@ -219,11 +221,75 @@ def test_what_an_earlier_version_packed_is_read(recipe: Recipe, tmp_path: Path) 
         assert torch.equal(found[name], trained[name])
 
 
-def test_adam_remembers_too_much(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    other = replace(recipe, optimisation=replace(recipe.optimisation, optimizer="adam", learning_rate=0.01))
-    stopped(other, tmp_path / "here", 6, monkeypatch)
-    with pytest.raises(RunError, match="only trainings by sgd"):
+@pytest.mark.parametrize("options", [{"beta1": 0.0, "recurrent_rate": 0.5, "average": 0.9}, {"optimizer": "adamw"}])
+def test_adam_goes_on(
+    recipe: Recipe, tmp_path: Path, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its mean squares arrive as the product of their means over rows and columns, so that its steps have the
+    lengths they had; without them, the first steps would be ten times as long."""
+    adam = {"optimizer": "adam", "learning_rate": 0.003, "beta2": 0.99, "epochs": 8} | options
+    recipe = replace(recipe, optimisation=replace(recipe.optimisation, **adam))
+    straight = fit.train(recipe, tmp_path / "straight")
+    stopped(recipe, tmp_path / "here", 24, monkeypatch)
+    carry.pack(tmp_path / "here", tmp_path / "carried")
+    carry.unpack(tmp_path / "carried", tmp_path / "there")
+    here, there = (
+        read_checkpoint(tmp_path / name / "last.ckpt")["optimizer_states"][0] for name in ("here", "there")
+    )
+    assert here["param_groups"] == there["param_groups"]
+    assert here["state"].keys() == there["state"].keys()
+    for index, kept in here["state"].items():
+        assert torch.equal(kept["step"], there["state"][index]["step"])
+        ours, theirs = (each["state"][index]["exp_avg_sq"].double().numpy() for each in (here, there))
+        if ours.ndim == 2:
+            np.testing.assert_array_equal(ours, theirs)
+        else:
+            np.testing.assert_allclose(theirs.mean(-1), ours.mean(-1), rtol=1e-5)
+            np.testing.assert_allclose(theirs.mean(-2), ours.mean(-2), rtol=1e-5)
+            u, v = ours[0].mean(1), ours[0].mean(0)
+            np.testing.assert_allclose(theirs[0], np.outer(u, v) / ours[0].mean(), rtol=1e-5)
+    result = fit.train(recipe, tmp_path / "there")
+    assert result["best_validation"] == pytest.approx(straight["best_validation"], rel=0.03)
+
+
+def test_what_soap_remembers_does_not_fit(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = replace(recipe, optimisation=replace(recipe.optimisation, optimizer="soap", learning_rate=0.01))
+    other = replace(other, network=replace(other.network, hidden_size=2))
+    stopped(other, tmp_path / "here", 2, monkeypatch)
+    with pytest.raises(RunError, match="soap remembers more than fits: only trainings by adam, adamw, sgd"):
         carry.pack(tmp_path / "here", tmp_path / "carried")
+
+
+@pytest.mark.parametrize("damage", ["no memory", "other rows", "more values", "negative", "no step"])
+def test_a_memory_that_does_not_fit_is_told(
+    damage: str, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = replace(recipe, optimisation=replace(recipe.optimisation, optimizer="adam", learning_rate=0.003))
+    stopped(recipe, tmp_path / "here", 4, monkeypatch)
+    carry.pack(tmp_path / "here", tmp_path / "carried")
+    content = torch.load(io.BytesIO((tmp_path / "carried" / "carry.00").read_bytes()), weights_only=True)
+    memory = content["state"]["optimizer_states"][0]["state"]
+    matrix = next(kept for kept in memory.values() if "rows" in kept)
+    if damage == "no memory":
+        del matrix["columns"]
+    elif damage == "other rows":
+        matrix["rows"] = matrix["rows"][:, 1:]
+    elif damage == "more values":
+        memory[len(memory)] = matrix
+    elif damage == "negative":
+        matrix["rows"] = -matrix["rows"]
+    else:
+        matrix["step"] = torch.ones(2)
+    out = io.BytesIO()
+    torch.save(content, out)
+    (tmp_path / "carried" / "carry.00").write_bytes(out.getvalue())
+    about = read_json(tmp_path / "carried" / "carry.json")
+    about["parts"] = [{"name": "carry.00", "sha256": hashlib.sha256(out.getvalue()).hexdigest()}]
+    write_json(tmp_path / "carried" / "carry.json", about)
+    capsys.readouterr()
+    assert cli.main(["carry", "unpack", str(tmp_path / "carried"), str(tmp_path / "there")]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not (tmp_path / "there").exists()
 
 
 def test_by_command(

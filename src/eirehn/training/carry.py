@@ -1,10 +1,11 @@
 """A training in few and small files, to go on elsewhere: its state with the weights in 16 bits each, or in fewer.
 
-What a training by SGD depends on is its weights and where it stands. Every row of a weight matrix is kept as
-integers of 16 bits and one scale, which moves no weight by more than 1/65534 of the largest in its row; short
-vectors are kept as they are. Where weights are averaged, the averages are kept so, and the weights below them as
-their differences from them, which are small and whose exact value the noise of the next steps forgets. If that does
-not fit, fewer bits are taken, as many as do.
+What a training by SGD depends on is its weights and where it stands, one by Adam also on what that remembers of the
+gradients, which is kept in rough (`moments`). Every row of a weight matrix is kept as integers of 16 bits and one
+scale, which moves no weight by more than 1/65534 of the largest in its row; short vectors are kept as they are.
+Where weights are averaged, the averages are kept so, and the weights below them as their differences from them,
+which are small and whose exact value the noise of the next steps forgets. If that does not fit, fewer bits are
+taken, as many as do.
 
 The values of the best epoch would take as much room again, so they stay behind: from here on the values that were
 carried are the best so far, with the figure measured for them when they arrived.
@@ -28,6 +29,7 @@ from torch import Tensor
 from ..checks import usable_device
 from ..files import RunError, read_json, replacing, write_json
 from ..loading import KEPT
+from . import moments
 from .checkpoints import WholeFiles, read_checkpoint
 from .columns import Windows
 from .fit import export, final_parts, make_task, precision
@@ -73,7 +75,12 @@ def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"{out} is not empty; choose another folder")
     state = read_checkpoint(folder.checkpoint)
-    _check_optimizer(state, recipe)
+    if recipe.optimisation.optimizer not in moments.SMALL:
+        raise RunError(
+            f"{recipe.optimisation.optimizer} remembers more than fits: "
+            f"only trainings by {', '.join(moments.SMALL)} can be carried"
+        )
+    state["optimizer_states"] = [moments.small(each) for each in state["optimizer_states"]]
     task = make_task(recipe)
     trained, averaged = _taken(state, task)
     score = state["task"]["best"]["score"]
@@ -164,8 +171,15 @@ def _go_on_from(
         score = score.nan_to_num(nan=torch.inf)  # anything will be better than what has diverged
         state["task"]["best"] |= {"score": score, "epoch": torch.full(score.shape, epochs - 1)}
     state["task"]["best"]["values"] = {name: value.clone() for name, value in values.items()}
+    state["optimizer_states"] = [moments.whole(each, _optimised(task)) for each in state["optimizer_states"]]
     task.on_load_checkpoint(state)
     task.ensemble.load(trained or values)
+
+
+def _optimised(task: Task) -> list[Tensor]:
+    """The values of a task in the order in which its optimiser numbers them."""
+    optimizer = task.optimisation.make(task.parameters(), task.ensemble.recurrent())
+    return [value for group in optimizer.param_groups for value in group["params"]]
 
 
 def _finest(
@@ -202,14 +216,6 @@ def validation(task: Task, recipe: Recipe, values: Mapping[str, Tensor], device:
         found, _ = task.measure(parts, values)
     task.cpu()
     return found
-
-
-def _check_optimizer(state: Mapping[str, Any], recipe: Recipe) -> None:
-    for optimizer in state["optimizer_states"]:
-        if any(isinstance(each, Tensor) for kept in optimizer["state"].values() for each in kept.values()):
-            raise RunError(
-                f"{recipe.optimisation.optimizer} remembers more than fits: only trainings by sgd can be carried"
-            )
 
 
 def _keys(task: Task) -> dict[str, str]:
