@@ -74,13 +74,14 @@ def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None
         raise RunError(f"{run} has no last.ckpt: nothing of it has been trained yet")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise RunError(f"{out} is not empty; choose another folder")
-    state = read_checkpoint(folder.checkpoint)
     if recipe.optimisation.optimizer not in moments.SMALL:
         raise RunError(
             f"{recipe.optimisation.optimizer} remembers more than fits: "
             f"only trainings by {', '.join(moments.SMALL)} can be carried"
         )
-    state["optimizer_states"] = [moments.small(each) for each in state["optimizer_states"]]
+    state = read_checkpoint(folder.checkpoint)
+    anew = which == "best"
+    state["optimizer_states"] = [moments.small(each, anew=anew) for each in state["optimizer_states"]]
     task = make_task(recipe)
     trained, averaged = _taken(state, task)
     score = state["task"]["best"]["score"]
