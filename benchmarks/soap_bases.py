@@ -98,7 +98,7 @@ def train(name: str, epochs: int) -> tuple[Task, float]:
     def configure() -> Any:
         o = recipe.optimisation
         options: dict[str, Any] = {"weight_decay": o.weight_decay, "every": every}
-        optimizer = Following(task.parameters(), o.learning_rate, (0.9, o.beta2), **options)
+        optimizer = Following(task.parameters(), o.learning_rate, (o.beta1, o.beta2), **options)
         schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, o.rate(epochs * 80))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 

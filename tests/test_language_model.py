@@ -106,28 +106,38 @@ def test_all_dropouts_by_hand(kind: str, step: Any, layers: int, monkeypatch: py
 
 
 @pytest.mark.parametrize(("kind", "step"), [("RHN", rhn), ("EIREHN", eirehn)])
-def test_masks_of_each_step_by_hand(kind: str, step: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("layers", [1, 2])
+def test_masks_of_each_step_by_hand(kind: str, step: Any, layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inputs and outputs are dropped anew at every step, a state's units for the whole sequence."""
     torch.manual_seed(0)
     B, T, V, H, depth = 3, 7, 5, 4, 3
     drops = {"input_dropout": 0.7, "hidden_dropout": 0.2, "output_dropout": 0.6, "step_masks": True}
-    model = LanguageModel(Network(kind, H, max_depth=depth, start={"weight_bound": 0.5}, **drops), V).double()
-    masks: dict[float, Array] = {}
+    if layers > 1:
+        drops["dropout"] = 0.5
+    network = Network(kind, H, num_layers=layers, max_depth=depth, start={"weight_bound": 0.5}, **drops)
+    model = LanguageModel(network, V).double()
+    masks: dict[float, list[Array]] = {}
 
     def dropout(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
         mask = (torch.rand(x.shape) > p).to(x) / (1 - p)
-        masks[p] = mask.numpy()
+        masks.setdefault(p, []).append(mask.numpy())
         return x * mask
 
     monkeypatch.setattr(nn.functional, "dropout", dropout)
-    tokens, h = torch.randint(0, V, (B, T)), np.zeros((B, H))
+    tokens, states = torch.randint(0, V, (B, T)), [np.zeros((B, H))] * layers
     logits = model(tokens).detach().numpy()
-    assert {p: mask.shape for p, mask in masks.items()} == {0.7: (B, T, H), 0.2: (B, H), 0.6: (B, T, H)}
+    shapes = {p: [mask.shape for mask in each] for p, each in masks.items()}
+    between = {0.5: [(T * B, H)]} if layers > 1 else {}
+    assert shapes == {0.7: [(B, T, H)], 0.2: [(B, H)] * layers, **between, 0.6: [(B, T, H)]}
+    inputs = [*masks[0.7], *(mask.reshape(T, B, H).swapaxes(0, 1) for mask in masks.get(0.5, []))]
     embedding, bias = model.embedding.weight.detach().numpy(), model.bias.detach().numpy()
     for t in range(T):
-        h = step(embedding[tokens[:, t]], h, model.body.cells[0], depth, masks[0.7][:, t], masks[0.2])
-        expected = (h * masks[0.6][:, t]) @ embedding.T + bias
-        np.testing.assert_allclose(logits[:, t], expected, rtol=1e-11, atol=1e-13)
+        x = embedding[tokens[:, t]]
+        for layer, cell in enumerate(model.body.cells):
+            states[layer] = x = step(x, states[layer], cell, depth, inputs[layer][:, t], masks[0.2][layer])
+        np.testing.assert_allclose(
+            logits[:, t], (x * masks[0.6][0][:, t]) @ embedding.T + bias, rtol=1e-11, atol=1e-13
+        )
 
 
 def test_word_masks() -> None:

@@ -106,12 +106,19 @@ def test_schedules(schedule: str) -> None:
         ("price", -1.0),
         ("average", 1.0),
         ("warmup", -0.1),
+        ("beta1", 1.0),
         ("schedule", "linear"),
     ],
 )
 def test_wrong_settings(name: str, value: object) -> None:
     with pytest.raises(ValueError, match=name):
         Optimisation(**{name: value})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("value", ["x", None, False])
+def test_no_numbers(value: object) -> None:
+    with pytest.raises(TypeError, match="beta1 should be a number"):
+        Optimisation(beta1=value)  # type: ignore[arg-type]
 
 
 def test_language_modelling() -> None:

@@ -58,8 +58,8 @@ class Network:
     dropout: float = 0.0
     """Dropout between layers."""
     input_dropout: float = 0.0
-    """Dropout on what a highway network reads, one mask per sequence; in a language model of RNNs or LSTMs on the
-    embedded words, anew at every step."""
+    """Dropout on what a highway network reads, one mask per sequence; in a language model of RNNs or LSTMs, or with
+    step_masks, on the embedded words, anew at every step."""
     hidden_dropout: float = 0.0
     """Dropout on the state inside a highway network's products, one mask per sequence."""
     bidirectional: bool = False
@@ -71,9 +71,11 @@ class Network:
     word_dropout: float = 0.0
     """Language models: dropout of whole words of a sequence, wherever they stand in it."""
     output_dropout: float = 0.0
-    """Language models: dropout on what tells words apart, one mask per sequence; of RNNs and LSTMs one per step."""
+    """Language models: dropout on what tells words apart, one mask per sequence; of RNNs and LSTMs, or with
+    step_masks, one per step."""
     step_masks: bool = False
-    """Language models: drop inputs and outputs of a highway network anew at every step, too."""
+    """Language models: drop inputs and outputs of a highway network anew at every step, as RNNs and LSTMs do; what
+    layers above the first read then has `dropout` alone."""
     tied: bool = True
     """Language models: tell words apart by the matrix that embeds them."""
     pointer: int = 0

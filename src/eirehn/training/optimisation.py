@@ -41,7 +41,7 @@ class Optimisation:
     warmup: float = 0.0
     """Share of all steps over which the learning rate rises to its largest."""
     beta1: float = 0.9
-    """Adam's first decay; without it, at 0, adam is RMSprop."""
+    """The first decay of adam, adamw and soap; at 0 adam is RMSprop."""
     beta2: float = 0.999
     """Adam's second decay."""
     weight_decay: float = 0.0
@@ -99,7 +99,7 @@ class Optimisation:
         if self.retreat:
             self._check_retreat()
         for name in ("warmup", "beta1", "beta2", "average", "smoothing"):
-            if not 0 <= getattr(self, name) < 1:
+            if not finite(name, getattr(self, name)) >= 0 or getattr(self, name) >= 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
 
     def _check_retreat(self) -> None:
