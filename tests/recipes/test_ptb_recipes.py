@@ -100,6 +100,17 @@ def test_rows_by_short_names() -> None:
         chosen_rows(experiments()["ptb"], ["ei-rehn-1300-r4"])
 
 
+def test_our_best() -> None:
+    (name,) = chosen_rows(experiments()["ptb"], ["best"])
+    recipe = find(name)
+    assert recipe == ptb.best()
+    assert recipe in experiments()["ptb"].rows
+    with torch.device("meta"):
+        model = LanguageModel(recipe.network, 10_000)
+    assert sum(value.numel() for value in model.parameters()) == 25_057_888 <= 25.4e6
+    assert paper_figure(recipe) is None
+
+
 def test_each_row_is_there_once() -> None:
     names = [row.name for row in ptb.recipes()]
     assert len(set(names)) == len(names) == 15

@@ -31,6 +31,7 @@ SGD: dict[str, Any] = {
     "penalty": 1e-4,
     "clip": 10.0,
 }
+RMS = {**SGD, "optimizer": "adam", "beta1": 0.0, "learning_rate": 2e-3, "recurrent_rate": 0.25, "average": 0.9}
 CALM = {**SGD, "activation_penalty": 2.0, "temporal_penalty": 1.0, "retreat": 1.1, "recurrent_rate": 0.5}
 
 
@@ -46,7 +47,9 @@ def without_dropout(recipe: Recipe) -> Recipe:
     return replace(recipe, network=replace(recipe.network, **dict.fromkeys(names, 0.0)))
 
 
-@pytest.mark.parametrize("options", [SGD, {**SGD, "average_from": 1}, CALM], ids=["sgd", "asgd", "calm"])
+@pytest.mark.parametrize(
+    "options", [SGD, {**SGD, "average_from": 1}, CALM, RMS], ids=["sgd", "asgd", "calm", "rms"]
+)
 def test_a_recorded_step_is_the_plain_one(options: dict[str, Any], tmp_path: Path) -> None:
     recipe = without_dropout(small_language_recipe(written(tmp_path, train=1000, test=200), **options))
     found = []

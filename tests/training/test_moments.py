@@ -74,23 +74,16 @@ def test_steps_are_as_long_as_they_were() -> None:
 
 @pytest.mark.parametrize("wrong", [torch.nan, torch.inf])
 def test_a_member_that_has_diverged(wrong: float) -> None:
-    """Stays what it is, and harms no other; what goes on from earlier values has numbers."""
+    """Stays what it is, and harms no other."""
     torch.manual_seed(0)
     values, optimizer = trained([noise() for _ in range(30)], RMSPROP)
     state = optimizer.state_dict()
     plain = whole(small(state), values)["state"]
     for kept in state["state"].values():
         kept["exp_avg_sq"][1] = wrong
-    lost, back = (whole(small(state, anew=anew), values)["state"] for anew in (False, True))
-    for index, kept in plain.items():
-        assert torch.equal(lost[index]["exp_avg_sq"][0], kept["exp_avg_sq"][0])
-        assert not bool(lost[index]["exp_avg_sq"][1].isfinite().any())
-        assert torch.equal(back[index]["exp_avg_sq"][0], kept["exp_avg_sq"][0])
-        mean = kept["exp_avg_sq"][0].mean()
-        torch.testing.assert_close(back[index]["exp_avg_sq"][1], mean.expand(SHAPES[index][1:]), rtol=1e-4, atol=0)
-    for kept in state["state"].values():
-        kept["exp_avg_sq"][:] = wrong
-    assert small(state, anew=True)["state"] == {}
+    for index, kept in whole(small(state), values)["state"].items():
+        assert torch.equal(kept["exp_avg_sq"][0], plain[index]["exp_avg_sq"][0])
+        assert not bool(kept["exp_avg_sq"][1].isfinite().any())
 
 
 @pytest.mark.parametrize("damage", ["columns", "rows", "vector", "more", "negative", "steps", "nan"])

@@ -52,7 +52,8 @@ def report(given: list[str]) -> None:
 
 
 def carry(given: list[str]) -> None:
-    """Packs the training of a run into a folder of small files, or makes a run of such a folder that goes on."""
+    """Packs the training of a run, by sgd, adam or adamw, into a folder of small files, or makes a run of such a
+    folder that goes on."""
     parser = make_parser("carry", carry)
     parser.add_argument("action", type=str, help="pack RUN FOLDER, or unpack FOLDER RUN")
     parser.add_argument("source", type=Path, help="the run to pack, or the folder to unpack")

@@ -61,7 +61,7 @@ def tables() -> list[Recipe]:
 def best() -> Recipe:
     """EI-REHN that scales its weights, with fewer units in its hypernetwork and more beside them, trained after
     Melis et al. (2018): RMSprop, a larger penalty, inputs and outputs dropped anew at every step. Weights that all
-    inner steps share learn at a quarter of the rate of the others. The last weights are averaged."""
+    inner steps share learn at a quarter of the rate of the others. A running average of them is kept."""
     network = Network(
         "EIREHN",
         1352,

@@ -80,8 +80,9 @@ def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None
             f"only trainings by {', '.join(moments.SMALL)} can be carried"
         )
     state = read_checkpoint(folder.checkpoint)
-    anew = which == "best"
-    state["optimizer_states"] = [moments.small(each, anew=anew) for each in state["optimizer_states"]]
+    for optimizer in state["optimizer_states"]:
+        # Of the best epoch only the values are kept: what was remembered later may be of a way that was lost.
+        optimizer["state"] = {} if which == "best" else moments.small(optimizer)["state"]
     task = make_task(recipe)
     trained, averaged = _taken(state, task)
     score = state["task"]["best"]["score"]

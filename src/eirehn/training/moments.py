@@ -18,24 +18,14 @@ SMALL = ("adam", "adamw", "sgd")
 """Optimisers whose memory can be kept so; that of sgd is empty."""
 
 
-def small(optimizer: Mapping[str, Any], *, anew: bool = False) -> dict[str, Any]:
-    """An optimiser's state, as its `state_dict` has it, in little room.
-
-    Members that start `anew` from earlier values go on with what was learned of the gradients since, but not with
-    what is no number: that is taken from the other values, and where there are none, nothing is remembered.
-    """
-    kept = optimizer["state"]
-    if anew and not all(bool(each["exp_avg_sq"].isfinite().any()) for each in kept.values()):
-        kept = {}
-    return {**optimizer, "state": {index: _small(each, anew) for index, each in kept.items()}}
+def small(optimizer: Mapping[str, Any]) -> dict[str, Any]:
+    """An optimiser's state, as its `state_dict` has it, in little room."""
+    return {**optimizer, "state": {index: _small(kept) for index, kept in optimizer["state"].items()}}
 
 
-def _small(kept: Mapping[str, Tensor], anew: bool) -> dict[str, Tensor]:
+def _small(kept: Mapping[str, Tensor]) -> dict[str, Tensor]:
     square = kept["exp_avg_sq"].cpu()  # (M, …)
     step = {"step": kept["step"].cpu()}
-    if anew:
-        known = square.isfinite()
-        square = torch.where(known, square, square[known].mean())
     if square.dim() < 3:
         return {**step, "square": square}
     return {**step, "rows": square.mean(-1, keepdim=True), "columns": square.mean(-2, keepdim=True)}

@@ -41,7 +41,7 @@ class Optimisation:
     warmup: float = 0.0
     """Share of all steps over which the learning rate rises to its largest."""
     beta1: float = 0.9
-    """The first decay of adam, adamw and soap; at 0 adam is RMSprop."""
+    """The first decay of adam, adamw and soap; at 0 adam is RMSprop, with its bias corrected."""
     beta2: float = 0.999
     """Adam's second decay."""
     weight_decay: float = 0.0
