@@ -72,6 +72,42 @@ def by_hand(run: Trained, max_depth: int | None = None):
     return x, found
 
 
+@torch.no_grad()
+def gates_by_hand(run: Trained) -> np.ndarray:
+    """How far the gates of a run's one layer are open for a token, summed over inner steps, mean over units, (N,):
+    Eq. 11 from the weights and the states the model has."""
+    model = run.models[0]
+    tokens = run.recipe.data.load().test.x.long()
+    p = {name: value.double().numpy() for name, value in model.body.cells[0].named_parameters()}
+    alpha, beta = np.log1p(np.exp(p["alpha_hat"])), 1 / (1 + np.exp(-p["beta_hat"]))
+    state, sums = torch.zeros(1, 1, model.network.hidden_size), []
+    for token in tokens[0]:
+        x, h = model.embedding.weight[token].double().numpy(), state[0, 0].double().numpy()
+        alpha_t = 1 / (1 + np.exp(-(p["W_ah"] @ h + p["W_ax"] @ x + p["b_a"])))
+        steps = np.arange(1, model.network.max_depth + 1)[:, None]
+        d = np.maximum(beta + np.exp(alpha) - np.exp((alpha + alpha_t) * steps), 0)
+        sums.append(d.sum(0).mean())
+        state = model.run(token.view(1, 1), state).state
+    return np.array(sums)
+
+
+def test_effective_depths(runs) -> None:
+    """Of each group; and of each word of a passage, where all take the same number of inner steps."""
+    run = runs["deep"]
+    expected, place = gates_by_hand(run), np.arange(whole(run)) % 11 + 1
+    assert expected.std() > 1e-3
+    found = reading.by_place(run, whole(run)).effective
+    assert found[1] == pytest.approx(expected[place == 2].mean(), rel=1e-5)
+    assert found[4] == pytest.approx(expected[(place >= 5) & (place <= 6)].mean(), rel=1e-5)
+    assert found[-1] == pytest.approx(expected[place == 11].mean(), rel=1e-5)
+    first, *_ = reading.passages(run, whole(run))
+    np.testing.assert_allclose(first.depth, expected[: len(first.tokens)], rtol=1e-5)
+    assert first.taken == 4
+    assert reading.passages(runs["elastic"], whole(runs["elastic"]))[0].taken is None
+    assert reading.by_place(runs["elastic"], whole(runs["elastic"])).effective is not None
+    assert reading.readings(runs["rhn"], whole(runs["rhn"]))[0].effective is None
+
+
 @pytest.mark.parametrize("name", NETWORKS)
 def test_perplexities_are_those_of_training(runs, name: str) -> None:
     result = read_json(runs[name].folder / "result.json")

@@ -83,7 +83,8 @@ def groups(random: np.random.Generator, label: str, names: tuple, ticks: tuple, 
         for index in range(len(names))
     ]
     perplexity = 9000 * np.exp(-0.7 * np.arange(len(names)))
-    return WordGroups(label, names, ticks, np.array(counts).tolist(), perplexity, np.full(len(names), 66.0), layers)
+    others = np.array(counts).tolist(), perplexity, np.full(len(names), 66.0), layers
+    return WordGroups(label, names, ticks, *others, random.uniform(0.5, 1.5, len(names)))
 
 
 def passage(random: np.random.Generator, tokens: list, *, layers: int = 1, spaced: bool = True) -> Passage:

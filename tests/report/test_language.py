@@ -53,6 +53,7 @@ def test_mean_and_deviation_of_groups():
         ({"counts": [[1, 2], [0, 0]]}, r"WordGroups.counts\[1\] must count at least one word, got none"),
         ({"perplexity": [1.0, -1.0]}, "WordGroups.perplexity must be a number of at least zero, got -1.0"),
         ({"next_perplexity": [1.0]}, "WordGroups.next_perplexity must have one value"),
+        ({"effective": [1.0]}, "WordGroups.effective must have one value for each of the 2 groups, got 1"),
         ({"layers": 0}, "WordGroups.layers must be a whole number greater than zero, got 0"),
     ],
 )
@@ -109,6 +110,24 @@ def test_words_have_their_depth_and_chance():
     strength = [int(re.search(r"(\d+)%", colour)[1]) for colour, *_ in spans]
     assert strength[0] < strength[2] < strength[1]
     assert "<eos>" not in text
+
+
+def test_how_far_gates_were_open():
+    """In place of a depth that all words have; and beside it in the figures of groups."""
+    text = bare(passages=[Passage("m", ["a", "b"], [1.234, 1.5], [None, 0.25], taken=4.0)])
+    spans = re.findall(r'title="([^"]*)">(.*?)</span>', text)
+    assert spans == [
+        ("a: 1.23 inner steps of 4", "a<sub>1.23</sub>"),
+        ("b: 1.5 inner steps of 4, expected with 25 %", "b<sub>1.5</sub>"),
+    ]
+    page = Page(text)
+    assert "each word took 4 by count" in page.text
+    assert "spends the same" not in page.text
+    groups = ("m", ["a", "b"], ["1", "2"], [[0, 50], [0, 60]], [3.0, 4.0], [5.0, 6.0])
+    page = Page(bare(frequencies=[WordGroups(*groups, effective=[0.625, 0.5])]))
+    assert "0.625" in page.text
+    assert "effective" in page.text
+    assert "effective" not in Page(bare(frequencies=[WordGroups(*groups)])).text
 
 
 def test_letters_have_their_depth_in_a_list():

@@ -143,5 +143,11 @@ def _result(run: Trained) -> dict[str, Any]:
 
 
 def _most_varied(runs: Sequence[Trained], tokens: int) -> Trained:
-    """The run whose depths differ most from word to word: the one worth looking at."""
-    return max(runs, key=lambda run: reading.readings(run, tokens)[0].depth.double().mean(0).std().item())
+    """The run whose depths differ most from word to word, by count or else by its gates: it is worth looking at."""
+
+    def spread(run: Trained) -> tuple[float, float]:
+        first = reading.readings(run, tokens)[0]
+        effective = 0.0 if first.effective is None else first.effective.mean(0).std().item()
+        return first.depth.double().mean(0).std().item(), effective
+
+    return max(runs, key=spread)

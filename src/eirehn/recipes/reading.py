@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map
 from ..data.splits import Split
 from ..data.vocabulary import EOS
 from ..files import RunError
-from ..models import LanguageModel
+from ..models import ELASTIC, LanguageModel
 from ..report.content import DepthHistogram, EarlyCurve
 from ..report.language import Passage, WordGroups
 from ..report.numbers import count
@@ -47,6 +47,7 @@ class Reading(NamedTuple):
 
     nats: Tensor  # (N,): of what follows each token
     depth: Tensor  # (layers, N)
+    effective: Tensor | None  # (layers, N): how far gates were open, summed over inner steps, mean over units
 
 
 _readings: WeakKeyDictionary[Trained, dict[int, list[Reading]]] = WeakKeyDictionary()
@@ -84,17 +85,24 @@ def columns(tokens: int) -> int:
 def read(model: LanguageModel, split: Split, lead: Tensor, max_depth: int | None = None) -> Reading:
     """From nothing to the end in one column; several start from the state that `lead` (1, T) leaves."""
     side, device = columns(split.x.size(1)), model.bias.device
-    state, nats, depths = None, [], []
+    state, nats, depths, effective = None, [], [], []
+    elastic = model.network.kind in ELASTIC
     if side > 1 and model.pointer is None:  # a pointer remembers words, and has none to start with
         left = model.run(lead.to(device), max_depth=max_depth).state
         state = tree_map(lambda part: part.expand(-1, side, -1).contiguous(), left)  # (layers, B, H)
     for x, target, _ in Windows(split, side):
-        outcome = model.run(x.to(device), state, max_depth=max_depth)
+        outcome = model.run(x.to(device), state, max_depth=max_depth, with_cost=elastic)
         state = outcome.state
         entropies = F.cross_entropy(outcome.prediction.flatten(0, 1), target.flatten().to(device), reduction="none")
         nats.append(entropies.view(target.shape).double().cpu())  # (B, T)
         depths.append(outcome.depth.to("cpu", torch.int16))  # (layers, B, T)
-    return Reading(torch.cat(nats, -1).flatten(), torch.cat(depths, -1).flatten(1))
+        if outcome.cost is not None:
+            effective.append(outcome.cost.double().cpu())  # (layers, B, T)
+    return Reading(
+        torch.cat(nats, -1).flatten(),
+        torch.cat(depths, -1).flatten(1),
+        torch.cat(effective, -1).flatten(1) if effective else None,
+    )
 
 
 def tokens_to_read(runs: Sequence[Trained]) -> int:
@@ -216,7 +224,7 @@ def _grouped(run: Trained, tokens: int, group: Ints, names: Sequence[str], ticks
     there = np.unique(group).tolist()
     deepest = run.recipe.network.max_depth
     counts = np.zeros((len(names), deepest + 1), np.int64)
-    perplexity, follows = [], []  # [model][group]
+    perplexity, follows, effective = [], [], []  # [model][group]
     for reading in readings(run, tokens):
         for depth in reading.depth.numpy():  # of each layer
             np.add.at(counts, (group, depth), 1)
@@ -224,6 +232,8 @@ def _grouped(run: Trained, tokens: int, group: Ints, names: Sequence[str], ticks
         own = np.concatenate([[math.nan], nats[:-1]])  # what a word itself was told with: none tells the first
         perplexity.append([_perplexity(own[group == each]) for each in there])
         follows.append([_perplexity(nats[group == each]) for each in there])
+        if reading.effective is not None:
+            effective.append([reading.effective.numpy()[:, group == each].mean() for each in there])
     return WordGroups(
         run.label,
         [names[each] for each in there],
@@ -232,6 +242,7 @@ def _grouped(run: Trained, tokens: int, group: Ints, names: Sequence[str], ticks
         [statistics.fmean(models) for models in zip(*perplexity, strict=True)],
         [statistics.fmean(models) for models in zip(*follows, strict=True)],
         run.recipe.network.num_layers,
+        [statistics.fmean(models) for models in zip(*effective, strict=True)] if effective else None,
     )
 
 
@@ -241,20 +252,24 @@ def _perplexity(nats: npt.NDArray[np.float64]) -> float:
 
 
 def passages(run: Trained, tokens: int) -> list[Passage]:
-    """Pieces of the test text from evenly spaced places in it on, as the run's first model reads them."""
+    """Pieces of the test text from evenly spaced places in it on, as the run's first model reads them; with how far
+    its gates were open, where all words take the same number of inner steps."""
     x, reading = text(run, tokens).x[0], readings(run, tokens)[0]
     ends = (x == _index(run, end_of_line(run))).nonzero().flatten().tolist()
     known = run.models[0].tokens
-    depth = reading.depth.double().mean(0).tolist()
+    depth, taken = reading.depth.double().mean(0), None
+    if reading.effective is not None and bool((depth == depth[0]).all()):
+        depth, taken = reading.effective.mean(0), depth[0].item()
     chance = [None, *(-reading.nats[:-1]).exp().tolist()]
     return [
         Passage(
             label=run.label,
             tokens=[known.tokens[number] for number in x[piece].tolist()],
-            depth=depth[piece],
+            depth=depth[piece].tolist(),
             chance=chance[piece],
             end=end_of_line(run),
             spaced=known.level == "word",
+            taken=taken,
         )
         for piece in pieces(ends, len(x), WORDS if known.level == "word" else CHARACTERS)
     ]

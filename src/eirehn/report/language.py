@@ -39,6 +39,8 @@ class WordGroups:
     """Of the words that follow them, which is what the depth was spent for."""
     layers: int = 1
     """Each of several counts by itself."""
+    effective: Sequence[float] | None = None
+    """How far elastic gates were open for each group, summed over inner steps, mean over units and words."""
 
     def __post_init__(self) -> None:
         check_text("WordGroups.label", self.label)
@@ -54,6 +56,9 @@ class WordGroups:
         check_spread("WordGroups.perplexity", self.perplexity)
         check_spread("WordGroups.next_perplexity", self.next_perplexity)
         check_positive("WordGroups.layers", self.layers)
+        if self.effective is not None:
+            check_length("WordGroups.effective", self.effective, len(self.names), "groups")
+            check_spread("WordGroups.effective", self.effective)
 
     @property
     def shares(self) -> Floats:
@@ -94,6 +99,8 @@ class Passage:
     """The token that ends a line."""
     spaced: bool = True
     """Whether there are spaces between tokens: words, not characters."""
+    taken: float | None = None
+    """Where every token took so many inner steps, and `depth` is how far gates were open, summed over them."""
 
     def __post_init__(self) -> None:
         check_text("Passage.label", self.label)
@@ -106,6 +113,7 @@ class Passage:
         check_length("Passage.depth", self.depth, len(self.tokens), "tokens")
         if not all(is_number(depth) and 0 <= depth < math.inf for depth in self.depth):
             raise ValueError("Passage.depth must hold finite numbers of at least zero")
+        check_numbers("Passage.taken", [self.taken])
         check_length("Passage.chance", self.chance, len(self.tokens), "tokens")
         for chance in self.chance:
             if chance is not None and not (is_number(chance) and 0 <= chance <= 1):

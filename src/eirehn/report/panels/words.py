@@ -14,6 +14,7 @@ from .depth import FEW
 from .panel import Panel, array, canvas, positive, scale_y
 
 OWN, NEXT = "solid", (0, (3, 1.5))
+OPEN = (0, (1, 1))
 
 
 def word_panels(parts: Sequence[WordGroups], xlabel: str, palette: Palette) -> list[Panel]:
@@ -37,6 +38,8 @@ def _panel(part: WordGroups, xlabel: str, deepest: int, limits: tuple[float, flo
     mean, std = part.mean, part.std
     above.vlines(places, mean - std, mean + std, color=INK, linewidth=1.0)
     above.plot(places, mean, color=INK, linewidth=1.2)
+    if part.effective is not None:
+        above.plot(places, array(part.effective), color=INK, linewidth=1.2, linestyle=OPEN)
     above.set(ylabel="inner steps", ylim=(-0.5, deepest + 0.5))
     above.set_yticks(range(deepest + 1))
     own, follows = array(part.perplexity), array(part.next_perplexity)

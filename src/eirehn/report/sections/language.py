@@ -12,12 +12,16 @@ from ..language import Passage, TableRow, WordGroups
 from ..numbers import MISSING, as_float, count, measured, printed, signed, with_spread
 from ..palette import INK, MUTED, Palette
 from ..panels.depth import FEW
-from ..panels.words import NEXT, word_panels
+from ..panels.words import NEXT, OPEN, word_panels
 
 FAINT, STRONG = 0.04, 0.5
 """Ink stays readable on the strongest tint, in both schemes."""
 STEPS = 7
 """Tints that a key shows of a scale that is not of whole numbers."""
+OPENNESS = (
+    "the dotted one the effective number of them: how far each unit's gate was open, summed over inner steps, mean "
+    "over units, where the count is that of the unit that goes deepest"
+)
 SAME = 0.05
 """Inner steps that a reader would not tell apart."""
 
@@ -41,9 +45,12 @@ def positions(report: Report, palette: Palette) -> str:
 def _groups(
     identity: str, parts: Sequence[WordGroups], lead: str, xlabel: str, report: Report, palette: Palette
 ) -> str:
+    opened = [part for part in parts if part.effective is not None]
     caption = (
         f"{lead} Above, the inner steps spent on reading a word: the stronger a field, the more words of the group "
-        "took so many; the line is their mean, the strokes one standard deviation. Beneath, how well the model "
+        "took so many; the line is their mean, the strokes one standard deviation"
+        + (f"; {OPENNESS}" if opened else "")
+        + ". Beneath, how well the model "
         "told the words themselves, and how well what follows them. "
         + " ".join(filter(None, (_extremes(part) for part in parts)))
         + (f" Hollow marks rest on fewer than {FEW} words." if any(min(p.words) < FEW for p in parts) else "")
@@ -53,19 +60,29 @@ def _groups(
         [
             f"{part.label}: {name}",
             with_spread(float(mean), float(std)),
+            *([MISSING if wide is None else f"{wide:.3f}"] if opened else []),
             measured(as_float(own)),
             measured(as_float(follows)),
             count(words),
         ]
         for part in parts
-        for name, mean, std, own, follows, words in zip(
-            part.names, part.mean, part.std, part.perplexity, part.next_perplexity, part.words, strict=True
+        for name, mean, std, wide, own, follows, words in zip(
+            part.names,
+            part.mean,
+            part.std,
+            part.effective if part.effective is not None else len(part.names) * [None],
+            part.perplexity,
+            part.next_perplexity,
+            part.words,
+            strict=True,
         )
     ]
-    head = ["group", "inner steps", "perplexity", "of what follows", "words"]
+    effective = ["effective"] if opened else []
+    head = ["group", "inner steps", *effective, "perplexity", "of what follows", "words"]
     data = fold("The points as a table", table(head, rows, f"Depth and perplexity by {xlabel}"))
     keys = [
         key("mean inner steps", INK, marker="o"),
+        *([key("effective", INK, dash=OPEN)] if opened else []),
         key("perplexity of the word", palette[parts[0].label].colour, marker=palette[parts[0].label].marker),
         key("of what follows it", MUTED, dash=NEXT, marker="o"),
     ]
@@ -93,20 +110,28 @@ def passages(report: Report, palette: Palette) -> str:
     low, high = min(depths), max(depths)
     labels = " and ".join(dict.fromkeys(passage.label for passage in report.passages))
     spaced = all(passage.spaced for passage in report.passages)
-    lead = (
-        f"Pieces of the test text as {labels} reads them. The stronger the tint of a "
-        f"{'word' if spaced else 'character'}, the more inner steps it took"
-        + (", and the small number says how many" if spaced else "")
-        + "; ¶ is the end of a line. Rest the pointer on one to see what chance the model had given it before it "
+    token = "word" if spaced else "character"
+    taken = next((passage.taken for passage in report.passages if passage.taken is not None), None)
+    lead = f"Pieces of the test text as {labels} reads them. The stronger the tint of a {token}, "
+    if taken is None:
+        lead += "the more inner steps it took" + (", and the small number says how many" if spaced else "")
+    else:
+        lead += "the further the gates of the units were open for it, summed over its inner steps" + (
+            ", as the small number says" if spaced else ""
+        )
+        lead += f": each {token} took {taken:.3g} by count, which is that of the unit that goes deepest"
+    lead += (
+        "; ¶ is the end of a line. Rest the pointer on one to see what chance the model had given it before it "
         "came."
     )
-    if high - low < SAME:
+    if taken is None and high - low < SAME:
         lead += f" It spends the same on all of them, {high:.3g}; a larger price on depth makes a model choose."
     lead += _measured_on(report)
     whole = all(depth == int(depth) for depth in depths)
     scale = range(int(low), int(high) + 1) if whole else [low + (high - low) * i / STEPS for i in range(STEPS + 1)]
     shades = [_shade(depth, low, high, labels, palette) for depth in scale]
-    keys = f'<ul class="keys">{ramp_key("depth", shades, float(f"{low:.3g}"), float(f"{high:.3g}"))}</ul>'
+    shown = "depth" if taken is None else "effective depth"
+    keys = f'<ul class="keys">{ramp_key(shown, shades, float(f"{low:.3g}"), float(f"{high:.3g}"))}</ul>'
     texts = "".join(_passage(passage, low, high, palette) for passage in report.passages)
     return f"<p>{escape(lead)}</p>{keys}{texts}"
 
@@ -122,8 +147,9 @@ def _passage(passage: Passage, low: float, high: float, palette: Palette) -> str
         shade = _shade(float(depth), low, high, passage.label, palette)
         ends = token == passage.end
         shown = "¶" if ends else "·" if not passage.spaced and token == " " else token
-        number = f"<sub>{depth:.2g}</sub>" if passage.spaced else ""
+        number = f"<sub>{depth:.{2 if passage.taken is None else 3}g}</sub>" if passage.spaced else ""
         said = f"{'end of the line' if ends else token}: {depth:.3g} inner step{'' if depth == 1 else 's'}"
+        said += "" if passage.taken is None else f" of {passage.taken:.3g}"
         said += "" if chance is None else f", expected with {_chance(chance)}"
         pieces.append(f'<span style="background: {shade}" title="{escape(said)}">{escape(shown)}{number}</span>')
         pieces.append("<br>" if ends else " " if passage.spaced else "<wbr>" if token == " " else "")
