@@ -118,7 +118,7 @@ def test_how_far_gates_were_open():
     spans = re.findall(r'title="([^"]*)">(.*?)</span>', text)
     assert spans == [
         ("a: 1.23 inner steps of 4", "a<sub>1.23</sub>"),
-        ("b: 1.5 inner steps of 4, expected with 25 %", "b<sub>1.5</sub>"),
+        ("b: 1.5 inner steps of 4, expected with 25 %", "b<sub>1.50</sub>"),
     ]
     page = Page(text)
     assert "each word took 4 by count" in page.text
@@ -126,7 +126,7 @@ def test_how_far_gates_were_open():
     groups = ("m", ["a", "b"], ["1", "2"], [[0, 50], [0, 60]], [3.0, 4.0], [5.0, 6.0])
     page = Page(bare(frequencies=[WordGroups(*groups, effective=[0.625, 0.5])]))
     assert "0.625" in page.text
-    assert "effective" in page.text
+    assert "on each group, 1.00, and effectively from 0.50 (b) to 0.62 (a)." in page.text
     assert "effective" not in Page(bare(frequencies=[WordGroups(*groups)])).text
 
 

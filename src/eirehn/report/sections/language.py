@@ -97,11 +97,20 @@ def _extremes(part: WordGroups) -> str:
         return ""
     low, high = min(sure, key=lambda i: part.mean[i]), max(sure, key=lambda i: part.mean[i])
     if part.mean[high] - part.mean[low] < SAME:
-        return f"{part.label} spends all but the same on each group, {part.mean[high]:.2f}."
+        return f"{part.label} spends all but the same on each group, {part.mean[high]:.2f}" + _effective(part, sure)
     return (
         f"{part.label} spends from {part.mean[low]:.2f} ({part.names[low]}) to {part.mean[high]:.2f} "
         f"({part.names[high]})."
     )
+
+
+def _effective(part: WordGroups, sure: Sequence[int]) -> str:
+    """The end of a sentence."""
+    if part.effective is None:
+        return "."
+    found = {index: float(part.effective[index]) for index in sure}
+    low, high = min(sure, key=found.__getitem__), max(sure, key=found.__getitem__)
+    return f", and effectively from {found[low]:.2f} ({part.names[low]}) to {found[high]:.2f} ({part.names[high]})."
 
 
 def passages(report: Report, palette: Palette) -> str:
@@ -147,7 +156,8 @@ def _passage(passage: Passage, low: float, high: float, palette: Palette) -> str
         shade = _shade(float(depth), low, high, passage.label, palette)
         ends = token == passage.end
         shown = "¶" if ends else "·" if not passage.spaced and token == " " else token
-        number = f"<sub>{depth:.{2 if passage.taken is None else 3}g}</sub>" if passage.spaced else ""
+        number = f"{depth:.2g}" if passage.taken is None else f"{depth:.2f}"
+        number = f"<sub>{number}</sub>" if passage.spaced else ""
         said = f"{'end of the line' if ends else token}: {depth:.3g} inner step{'' if depth == 1 else 's'}"
         said += "" if passage.taken is None else f" of {passage.taken:.3g}"
         said += "" if chance is None else f", expected with {_chance(chance)}"
