@@ -381,6 +381,7 @@ def test_tables_of_the_paper(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @torch.no_grad()
+@pytest.mark.slow
 def test_figures_to_report_read_the_text_in_one(tmp_path: Path) -> None:
     """Of a reproduced row: test from end to end; validation, which only chooses, in columns from nothing."""
     data = written(tmp_path, train=1200, test=390)
