@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 import torch
+from language import small_language_recipe, written
 from small import Sums
 
+import eirehn
 from eirehn.data.synthetic import SyntheticData
 from eirehn.models import LanguageModel, Network
 from eirehn.training.fit import train
@@ -71,6 +73,26 @@ def small_treebank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         text = " a b c a b d \n a a b \n" * count
         (tmp_path / "ptb" / f"ptb.{name}.txt").write_text(text)
     monkeypatch.setenv("EIREHN_DATA_DIR", str(tmp_path))
+
+
+def test_how_far_gates_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By inner step and by word, as the layer's own cost has it."""
+    module: Any = importlib.import_module("gates")
+    recipe = small_language_recipe(written(tmp_path, train=300, test=100), epochs=1)
+    train(recipe, tmp_path / "run")
+    monkeypatch.setattr(sys, "argv", ["gates.py", str(tmp_path / "run"), "--json", str(tmp_path / "found.json")])
+    module.main()
+    found = json.loads((tmp_path / "found.json").read_text())
+    model = eirehn.load(tmp_path / "run").eval()
+    x = recipe.data.load().test.x.long()
+    cost = model.run(x, with_cost=True).cost[0, 0].detach()
+    assert sum(found["open_by_step"]) == pytest.approx(cost.mean().item(), abs=1e-3)
+    assert found["sum"]["most"] == pytest.approx(cost.max().item(), abs=1e-3)
+    assert len(found["shut_by_step"]) == recipe.network.max_depth
+    word, told = next(iter(found["words"].items()))
+    which = x[0] == int(model.tokens.encode([word])[0])
+    assert told["times"] == int(which.sum())
+    assert told["mean"] == pytest.approx(cost[which].mean().item(), abs=1e-3)
 
 
 @pytest.mark.usefixtures("small_treebank")

@@ -258,8 +258,10 @@ def passages(run: Trained, tokens: int) -> list[Passage]:
     ends = (x == _index(run, end_of_line(run))).nonzero().flatten().tolist()
     known = run.models[0].tokens
     depth, taken = reading.depth.double().mean(0), None
-    if reading.effective is not None and bool((depth == depth[0]).all()):
-        depth, taken = reading.effective.mean(0), depth[0].item()
+    # Values that have no finite gates, however they came to be read, have none to show.
+    effective = reading.effective if reading.effective is not None and reading.effective.isfinite().all() else None
+    if effective is not None and bool((depth == depth[0]).all()):
+        depth, taken = effective.mean(0), depth[0].item()
     chance = [None, *(-reading.nats[:-1]).exp().tolist()]
     return [
         Passage(
