@@ -106,16 +106,23 @@ def test_all_dropouts_by_hand(kind: str, step: Any, layers: int, monkeypatch: py
 
 
 @pytest.mark.parametrize(("kind", "step"), [("RHN", rhn), ("EIREHN", eirehn)])
-@pytest.mark.parametrize("layers", [1, 2])
-def test_masks_of_each_step_by_hand(kind: str, step: Any, layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Inputs and outputs are dropped anew at every step, a state's units for the whole sequence."""
+@pytest.mark.parametrize(("layers", "E"), [(1, None), (2, None), (1, 6), (2, 3)])
+def test_masks_of_each_step_by_hand(
+    kind: str, step: Any, layers: int, E: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Inputs and outputs are dropped anew at every step, a state's units for the whole sequence; outputs that a map
+    brings to the size of the embedding, behind it."""
     torch.manual_seed(0)
     B, T, V, H, depth = 3, 7, 5, 4, 3
     drops = {"input_dropout": 0.7, "hidden_dropout": 0.2, "output_dropout": 0.6, "step_masks": True}
     if layers > 1:
         drops["dropout"] = 0.5
-    network = Network(kind, H, num_layers=layers, max_depth=depth, start={"weight_bound": 0.5}, **drops)
+    network = Network(
+        kind, H, num_layers=layers, max_depth=depth, embedding_size=E, start={"weight_bound": 0.5}, **drops
+    )
     model = LanguageModel(network, V).double()
+    narrowing = np.eye(H) if model.narrowing is None else model.narrowing.detach().numpy()
+    E = E or H
     masks: dict[float, list[Array]] = {}
 
     def dropout(x: torch.Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> torch.Tensor:
@@ -128,7 +135,7 @@ def test_masks_of_each_step_by_hand(kind: str, step: Any, layers: int, monkeypat
     logits = model(tokens).detach().numpy()
     shapes = {p: [mask.shape for mask in each] for p, each in masks.items()}
     between = {0.5: [(T * B, H)]} if layers > 1 else {}
-    assert shapes == {0.7: [(B, T, H)], 0.2: [(B, H)] * layers, **between, 0.6: [(B, T, H)]}
+    assert shapes == {0.7: [(B, T, E)], 0.2: [(B, H)] * layers, **between, 0.6: [(B, T, E)]}
     inputs = [*masks[0.7], *(mask.reshape(T, B, H).swapaxes(0, 1) for mask in masks.get(0.5, []))]
     embedding, bias = model.embedding.weight.detach().numpy(), model.bias.detach().numpy()
     for t in range(T):
@@ -136,7 +143,7 @@ def test_masks_of_each_step_by_hand(kind: str, step: Any, layers: int, monkeypat
         for layer, cell in enumerate(model.body.cells):
             states[layer] = x = step(x, states[layer], cell, depth, inputs[layer][:, t], masks[0.2][layer])
         np.testing.assert_allclose(
-            logits[:, t], (x * masks[0.6][0][:, t]) @ embedding.T + bias, rtol=1e-11, atol=1e-13
+            logits[:, t], (x @ narrowing.T * masks[0.6][0][:, t]) @ embedding.T + bias, rtol=1e-11, atol=1e-13
         )
 
 
@@ -224,8 +231,34 @@ def test_the_published_parameter_counts() -> None:
     assert round(count(Network("LSTM", 1500, num_layers=2, tied=False)) / 1e6) == 66
 
 
+@pytest.mark.parametrize("tied", [True, False])
+def test_words_of_another_size_than_the_state(tied: bool) -> None:
+    torch.manual_seed(0)
+    network = Network("LSTM", 8, embedding_size=3, tied=tied, start={"weight_bound": 0.2})
+    model = LanguageModel(network, 11).eval()
+    assert model.embedding.weight.shape == (11, 3)
+    assert model.narrowing is not None
+    assert model.narrowing.shape == (3, 8)
+    assert 0.15 < model.narrowing.abs().max() <= 0.2
+    assert count(network, 11) == 11 * 3 * (1 if tied else 2) + 11 + 3 * 8 + 4 * 8 * (3 + 8 + 1)
+    tokens = torch.randint(0, 11, (2, 5))
+    with torch.autocast("cpu", torch.bfloat16):
+        full = model.run(tokens)
+    assert full.prediction.dtype == torch.float32
+    own = LanguageModel(Network("LSTM", 8, embedding_size=8), 11)
+    assert own.narrowing is None
+    assert set(own.state_dict()) == set(LanguageModel(Network("LSTM", 8), 11).state_dict())
+
+
+@pytest.mark.parametrize("size", [0, -1, 2.5, True, "3"])
+def test_an_embedding_of_no_size(size: Any) -> None:
+    with pytest.raises((ValueError, TypeError), match="embedding_size"):
+        Network("RHN", 4, embedding_size=size)
+
+
 @pytest.mark.parametrize(
-    "change", [{"word_dropout": 0.1}, {"output_dropout": 0.1}, {"tied": False}, {"step_masks": True}]
+    "change",
+    [{"word_dropout": 0.1}, {"output_dropout": 0.1}, {"tied": False}, {"step_masks": True}, {"embedding_size": 4}],
 )
 def test_what_is_for_language_models_alone(change: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match="belong to language models"):

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..cells.base import fill_uniform
+from ..cells.base import default_bound, fill_uniform
 from ..checks import positive_int
 from ..pointer import PointerSentinel
 from .network import ELASTIC, FIXED, Network, Outcome
@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 
 class LanguageModel(nn.Module):
-    """Tokens in, the logits of the next token out. One matrix embeds them and, with a bias, tells them apart.
+    """Tokens in, the logits of the next token out. One matrix embeds them and, with a bias, tells them apart; where
+    `network.embedding_size` is not that of the state, another maps states to what this one takes.
 
     Dropout is that of Gal and Ghahramani (2016): a sequence has the same words, inputs, states and outputs dropped
     at all its steps. RNNs and LSTMs have it as in Zaremba et al. (2014), anew at every step and never on states;
@@ -40,15 +41,19 @@ class LanguageModel(nn.Module):
         self.vocabulary = positive_int("vocabulary", vocabulary)
         self.by_step = network.step_masks or network.kind not in FIXED + ELASTIC
         body = replace(network, input_dropout=0.0) if self.by_step else network
-        self.embedding = nn.Embedding(vocabulary, network.hidden_size)
-        self.body = body.build(network.hidden_size)
-        self.output = None if network.tied else nn.Parameter(torch.empty(vocabulary, network.hidden_size))
+        size, hidden = network.embedding_size or network.hidden_size, network.hidden_size
+        self.embedding = nn.Embedding(vocabulary, size)
+        self.body = body.build(size)
+        self.narrowing = None if size == hidden else nn.Parameter(torch.empty(size, hidden))
+        self.output = None if network.tied else nn.Parameter(torch.empty(vocabulary, size))
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         bound = network.start.get("weight_bound")
         self.pointer = (
             PointerSentinel(network.hidden_size, network.pointer, bound or 0.1) if network.pointer else None
         )
         fill_uniform(0.1 if bound is None else bound, self.embedding.weight)
+        if self.narrowing is not None:
+            fill_uniform(default_bound(bound, hidden), self.narrowing)
         if self.output is not None:
             fill_uniform(0.1 if bound is None else bound, self.output)
         if bound is not None:
@@ -87,7 +92,7 @@ class LanguageModel(nn.Module):
         return Outcome(logits, state, depth, cost), out, loss
 
     def _embedded(self, tokens: Tensor) -> Tensor:
-        x: Tensor = self.embedding(tokens)  # (B, T, H)
+        x: Tensor = self.embedding(tokens)  # (B, T, E)
         if self.training and self.network.word_dropout:
             x = x * word_mask(x.new_ones(tokens.shape), tokens, self.network.word_dropout)
         if self.training and self.by_step and self.network.input_dropout:
@@ -97,15 +102,18 @@ class LanguageModel(nn.Module):
     def _logits(self, out: Tensor) -> Tensor:
         weight = self.embedding.weight if self.output is None else self.output
         if self.training:
-            return F.linear(self._dropped(out), weight, self.bias)
+            return F.linear(self._dropped(self._narrowed(out)), weight, self.bias)
         with torch.autocast(out.device.type, enabled=False):  # bfloat16 has two or three digits of a logit
-            return F.linear(out.to(weight.dtype), weight, self.bias)
+            return F.linear(self._narrowed(out.to(weight.dtype)), weight, self.bias)
+
+    def _narrowed(self, out: Tensor) -> Tensor:
+        return out if self.narrowing is None else F.linear(out, self.narrowing)
 
     def _dropped(self, out: Tensor) -> Tensor:
         dropped = self.network.output_dropout
         if not dropped:
             return out
-        return out * F.dropout(torch.ones_like(out if self.by_step else out[:, :1]), dropped)  # (B, T or 1, H)
+        return out * F.dropout(torch.ones_like(out if self.by_step else out[:, :1]), dropped)  # (B, T or 1, E)
 
 
 def word_mask(ones: Tensor, tokens: Tensor, dropped: float) -> Tensor:

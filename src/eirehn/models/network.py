@@ -76,6 +76,9 @@ class Network:
     step_masks: bool = False
     """Language models: drop inputs and outputs of a highway network anew at every step, as RNNs and LSTMs do; what
     layers above the first read then has `dropout` alone."""
+    embedding_size: int | None = None
+    """Language models: numbers that stand for a word; hidden_size where null. Where there are others than that, a
+    linear map brings outputs to so many."""
     tied: bool = True
     """Language models: tell words apart by the matrix that embeds them."""
     pointer: int = 0
@@ -93,6 +96,8 @@ class Network:
             raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {self.pooling!r}")
         for name in ("word_dropout", "output_dropout"):
             probability(name, getattr(self, name))
+        if self.embedding_size is not None:
+            positive_int("embedding_size", self.embedding_size)
         boolean("tied", self.tied)
         boolean("step_masks", self.step_masks)
         if self.pointer != 0:

@@ -57,11 +57,15 @@ class SequenceModel(nn.Module):
             network.word_dropout,
             network.output_dropout,
             network.step_masks,
+            network.embedding_size,
             not network.tied,
             network.pointer,
         )
         if any(of_text):
-            raise ValueError("word_dropout, output_dropout, step_masks, tied and pointer belong to language models")
+            raise ValueError(
+                "word_dropout, output_dropout, step_masks, embedding_size, tied and pointer belong to language "
+                "models"
+            )
         self.network = network
         self.input_size = positive_int("input_size", input_size)
         self.output_size = positive_int("output_size", output_size)
