@@ -1,7 +1,6 @@
 """The package as a user gets it: quick to import, and whole in its wheel."""
 
 import os
-import statistics
 import subprocess
 import sys
 import tarfile
@@ -25,7 +24,7 @@ def test_import_takes_at_most_a_third_longer_than_torch():
     for _ in range(5):
         torch.append(seconds_to_import("torch"))
         eirehn.append(seconds_to_import("eirehn"))
-    assert statistics.median(eirehn) <= 1.3 * statistics.median(torch)
+    assert min(eirehn) <= 1.3 * min(torch)  # what else the machine does only adds
 
 
 def test_import_brings_nothing_heavy():

@@ -67,8 +67,8 @@ def test_the_recipe_is_that_of_the_reading_in_fewer_epochs() -> None:
     for row in (find("ptb-ei-rehn-1200-r4"), find("ptb-rhn-1050-r4")):
         assert row.data == PtbData(steps=35)
         o, n = row.optimisation, row.network
-        assert (o.optimizer, o.learning_rate, o.batch_size, o.epochs) == ("sgd", 0.2, 20, 150)
-        assert (o.schedule, o.decay, o.decay_from, o.clip) == ("decay", 1.055, 80, 10.0)
+        assert (o.optimizer, o.learning_rate, o.batch_size, o.epochs) == ("sgd", 0.2, 20, 170)
+        assert (o.schedule, o.decay, o.decay_from, o.clip) == ("decay", 1.03, 20, 10.0)
         assert o.retreat == (1.1 if n.kind == "EIREHN" else 0.0)
         assert (o.penalty, o.weight_decay, o.sum_steps, o.average) == (1e-7, 0.0, True, 0.0)
         drops = (n.word_dropout, n.input_dropout, n.hidden_dropout, n.output_dropout)
@@ -107,10 +107,10 @@ def test_our_best() -> None:
     assert recipe in experiments()["ptb"].rows
     with torch.device("meta"):
         model = LanguageModel(recipe.network, 10_000)
-    assert sum(value.numel() for value in model.parameters()) == 25_057_888 <= 25.4e6
-    assert paper_figure(recipe) is None
+    assert sum(value.numel() for value in model.parameters()) == 25_342_000 <= 25.4e6
+    assert paper_figure(recipe) is None  # the paper's network, not its recipe
 
 
 def test_each_row_is_there_once() -> None:
     names = [row.name for row in ptb.recipes()]
-    assert len(set(names)) == len(names) == 15
+    assert len(set(names)) == len(names) == 16

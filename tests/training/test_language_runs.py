@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,9 +12,12 @@ from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from language import RATE, WORDS, chain, small_language_recipe, written
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
 from test_resume import StopAt, same, train_with_stops
 
 import eirehn
@@ -24,10 +28,11 @@ from eirehn.files import RunError, read_json, write_json
 from eirehn.generation import generate, pieces, read_prompt
 from eirehn.models import LanguageModel, Network
 from eirehn.training import fit
-from eirehn.training.evaluation import evaluate, evaluate_together
+from eirehn.training.evaluation import calibrate, evaluate, evaluate_together
 from eirehn.training.folder import RunFolder
 from eirehn.training.recipe import Recipe
 
+Array = NDArray[np.float64]
 MARGIN = 1.5
 """Nats a token that a model must know beyond how frequent words are. There are 2.4 to be known."""
 
@@ -278,6 +283,56 @@ def test_texts_are_trained_by_other_networks_too(kind: str, tmp_path: Path) -> N
     network = RunFolder(tmp_path / "run").recipe().network
     assert (network.kind, dict(network.start), network.hidden_dropout) == (kind, {"weight_bound": 0.04}, 0.0)
     assert cli.main([*command, "--network.hidden_dropout=0.1", "--out", str(tmp_path / "other")]) == 2
+
+
+def loss_at(temperature: float, logits: Array, wanted: Array) -> float:
+    scaled = logits / temperature
+    whole = np.logaddexp.reduce(scaled, -1)
+    return float(np.mean(whole - np.take_along_axis(scaled, wanted[:, None], -1)[:, 0]))
+
+
+def test_models_as_sure_as_they_should_be(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Against a search in NumPy, of a model and of one whose last bias is too large."""
+    run, recipe, about = tmp_path / "run", RunFolder(trained).recipe(), read_json(trained / "model.json")
+    shutil.copytree(trained, run)
+    write_json(run / "recipe.json", replace(recipe, seeds=(0, 1)).to_dict())
+    write_json(run / "model.json", {**about, "seeds": [0, 1], "best_score": about["best_score"] * 2})
+    values = {name: torch.cat([each, each]) for name, each in load_file(trained / "best.safetensors").items()}
+    values["bias"][1] += torch.linspace(-2, 2, values["bias"].size(1))
+    save_file(values, run / "best.safetensors")
+    found = calibrate(run, batch=1)
+    assert found.seeds == (0, 1)
+    assert isinstance(recipe.data, TextData)
+    texts, temperatures = recipe.data.texts(), []
+    for seed in found.seeds:
+        model, logits = eirehn.load(run, seed=seed), {}
+        for name in ("validation", "test"):
+            tokens = torch.as_tensor(getattr(texts, name)).long()
+            with torch.no_grad():
+                logits[name] = model(tokens[None, :-1])[0].double().numpy(), tokens[1:].numpy()
+        tried = np.linspace(0.6, 1.6, 251)
+        temperatures.append(tried[np.argmin([loss_at(each, *logits["validation"]) for each in tried])])
+        wanted = math.exp(loss_at(found.temperatures[seed], *logits["test"]))
+        assert found.values[seed] == pytest.approx(wanted, rel=1e-5)
+    assert found.temperatures == pytest.approx(temperatures, abs=0.005)
+    assert abs(temperatures[0] - temperatures[1]) > 0.02
+    assert 0.6 < min(temperatures) < max(temperatures) < 1.6
+    assert cli.main(["evaluate", str(run), "--batch", "1", "--calibrate"]) == 0
+    said = f"seed 1, calibrated: perplexity {found.values[1]:.6g}, temperature {found.temperatures[1]:.3f}"
+    assert said in capsys.readouterr().out
+
+
+def test_only_language_models_are_calibrated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from small import small
+
+    fit.train(small(epochs=1), tmp_path / "other")
+    capsys.readouterr()
+    assert cli.main(["evaluate", str(tmp_path / "other"), "--calibrate"]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "only language models are calibrated" in err
 
 
 def test_what_cannot_be_evaluated_together_is_told_first(

@@ -19,12 +19,17 @@ def evaluate(given: list[str]) -> None:
     parser.add_argument("--batch", type=int | None, help="columns to read a text in; default 1, from end to end")
     parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
     parser.add_argument("--together", action="store_true", help="of all language models of all runs as one, too")
+    parser.add_argument(
+        "--calibrate", action="store_true", help="of language models as sure as validation says they should be, too"
+    )
     asked = parse(parser, given)
+    from ..training.evaluation import calibrate, check_of_text, evaluate_together, text_of_all
     from ..training.evaluation import evaluate as measure
-    from ..training.evaluation import evaluate_together, text_of_all
 
     if asked.together:
         text_of_all(asked.runs, asked.split)  # told before anything is read for long
+    for run in asked.runs if asked.calibrate else []:
+        check_of_text(run)
     options = {name: asked[name] for name in ("split", "which", "max_depth", "batch", "device")}
     for run in asked.runs:
         figures = measure(run, **options)
@@ -33,6 +38,10 @@ def evaluate(given: list[str]) -> None:
         for seed, value, depth in zip(figures.seeds, figures.values, figures.depths, strict=True):
             print(f"seed {seed}: {figures.metric} {value:.6g}, depth {depth:.3f}")
         print(f"mean: {figures.metric} {sum(figures.values) / len(figures.values):.6g}")
+        if asked.calibrate:
+            better = calibrate(run, **options)
+            for seed, value, temperature in zip(better.seeds, better.values, better.temperatures, strict=True):
+                print(f"seed {seed}, calibrated: {better.metric} {value:.6g}, temperature {temperature:.3f}")
     if asked.together:
         whole = evaluate_together(asked.runs, **options)
         for member in whole.left_out:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,6 +27,13 @@ class Figures(NamedTuple):
     seeds: tuple[int, ...]
     values: list[float]
     depths: list[float]
+
+
+class Calibrated(NamedTuple):
+    metric: str
+    seeds: tuple[int, ...]
+    temperatures: list[float]
+    values: list[float]
 
 
 class Together(NamedTuple):
@@ -57,6 +64,38 @@ def evaluate(
         metric, depths = task.measure(parts, values, max_depth=max_depth)
     metric = [value if there else math.nan for value, there in zip(metric, _trained(run, which), strict=True)]
     return Figures(task.metric, recipe.seeds, metric, depths)
+
+
+def calibrate(
+    run: Path,
+    *,
+    split: str = "test",
+    which: str = "best",
+    max_depth: int | None = None,
+    batch: int | None = None,
+    device: str | None = None,
+) -> Calibrated:
+    """Each member's perplexity if all its logits are divided by the temperature at which it expects validation data
+    best: above 1 for a member that is too sure of itself. A temperature outside of 0.6 to 1.6 is not looked for.
+
+    Validation data are read in as many columns as in training, unless `batch` says another number.
+    """
+    check_of_text(run)
+    recipe, task, values = _read(run, which, device)
+    own, known = _split(recipe, split), _split(recipe, "validation")
+    task.ensemble.load(values)
+    grid = torch.linspace(1 / 1.6, 1 / 0.6, 13, dtype=torch.float64)
+    side = recipe.optimisation.batch_size if batch is None else _columns(batch)
+    sharpness = _lowest(grid, _losses(recipe, task, known, side, max_depth, grid.expand(task.ensemble.size, -1)))
+    found = _losses(recipe, task, own, _columns(batch), max_depth, sharpness.unsqueeze(-1)).squeeze(-1)
+    found[~torch.tensor(_trained(run, which))] = math.nan
+    sharpness[found.isnan()] = math.nan
+    return Calibrated(task.metric, recipe.seeds, (1 / sharpness).tolist(), found.exp().tolist())
+
+
+def check_of_text(run: Path) -> None:
+    if not isinstance(RunFolder(run).recipe().data, LanguageData):
+        raise ValueError(f"only language models are calibrated, and {run} is none")
 
 
 def evaluate_together(
@@ -125,17 +164,50 @@ def _chances(
     recipe: Recipe, task: Task, split: Split, batch: int | None, max_depth: int | None, counted: Tensor
 ) -> Tensor:
     """What the members that are `counted`, (M,), gave each token that came, summed over them, (N,)."""
+    found = []
+    for logits, wanted in _readings(recipe, task, split, batch, max_depth):
+        likely = logits.double().log_softmax(-1).gather(-1, wanted)
+        found.append(likely[counted.to(likely.device)].exp().sum(0).flatten())
+    return torch.cat(found)
+
+
+@torch.no_grad()
+def _losses(
+    recipe: Recipe, task: Task, split: Split, batch: int | None, max_depth: int | None, sharpness: Tensor
+) -> Tensor:
+    """Mean cross-entropy of each member if its logits are multiplied by each of its `sharpness`, (M, K)."""
+    sums, count = torch.zeros_like(sharpness), 0
+    for logits, wanted in _readings(recipe, task, split, batch, max_depth):
+        right = logits.gather(-1, wanted).double().flatten(1)  # (M, tokens)
+        count += right.size(1)
+        for each, factor in enumerate(sharpness.t().to(logits)):  # all at once would be K times the logits
+            whole = (logits * factor.view(-1, *[1] * (logits.dim() - 1))).logsumexp(-1).double().flatten(1)
+            sums[:, each] += (whole - right * factor.double().unsqueeze(-1)).sum(1).cpu()
+    return sums / count
+
+
+def _lowest(grid: Tensor, losses: Tensor) -> Tensor:
+    """Where on `grid`, (K,), each row of `losses`, (M, K), which are convex, is lowest: by the parabola through its
+    lowest value and those beside it."""
+    at = losses.nan_to_num(math.inf).argmin(-1).clamp(1, len(grid) - 2)
+    left, here, right = (losses.gather(-1, (at + step).unsqueeze(-1)).squeeze(-1) for step in (-1, 0, 1))
+    width, bend = grid[1] - grid[0], left - 2 * here + right
+    aside = torch.where(bend > 0, (left - right) / (2 * bend), 0.0).clamp(-1, 1)
+    return grid[at] + width * aside
+
+
+def _readings(
+    recipe: Recipe, task: Task, split: Split, batch: int | None, max_depth: int | None
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """What the members expect, part by part of a text, (M, B, T, V), and what came, (M, B, T, 1)."""
     task.eval()
     task.carried = None
-    found = []
-    with precision(recipe, task.device):
-        for x, target, _ in final_parts(recipe, split, batch):
-            inputs, wanted = (each.to(task.device).expand(task.ensemble.size, *each.shape) for each in (x, target))
+    for x, target, _ in final_parts(recipe, split, batch):
+        inputs, wanted = (each.to(task.device).expand(task.ensemble.size, *each.shape) for each in (x, target))
+        with precision(recipe, task.device):
             outcome = task.ensemble(inputs, task.carried, max_depth=max_depth)
-            task.carry(outcome.state)
-            likely = outcome.prediction.double().log_softmax(-1).gather(-1, wanted.unsqueeze(-1))
-            found.append(likely[counted.to(likely.device)].exp().sum(0).flatten())
-    return torch.cat(found)
+        task.carry(outcome.state)
+        yield outcome.prediction, wanted.unsqueeze(-1)
 
 
 def _read(run: Path, which: str, device: str | None) -> tuple[Recipe, Task, dict[str, Tensor]]:
