@@ -81,8 +81,8 @@ def test_its_own_loss_by_hand() -> None:
 
 def test_its_own_loss_is_added() -> None:
     """Weighed, beside the cross-entropy of p, averaged over tokens, for each of two members; pieces read on."""
-    from eirehn.training.modules import LanguageModelling
     from eirehn.training.optimisation import Optimisation
+    from eirehn.training.tasks import LanguageModelling
 
     torch.manual_seed(0)
     models = [LanguageModel(Network("LSTM", 4, pointer=3, start={"weight_bound": 1.0}), 5) for _ in range(2)]

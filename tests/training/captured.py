@@ -20,9 +20,9 @@ from eirehn.loading import read_values
 from eirehn.models import LanguageModel, Network
 from eirehn.training.callbacks import Saving, Stopped
 from eirehn.training.checkpoints import WholeFiles
-from eirehn.training.modules import LanguageModelling
 from eirehn.training.optimisation import Optimisation
 from eirehn.training.recipe import Hardware, Recipe
+from eirehn.training.tasks import LanguageModelling
 
 RATE = 2.0**-7  # the same number in float32 and float64
 ALL = {"clip": 0.1, "price": 1e-3, "average": 0.9, "weight_decay": 0.01}

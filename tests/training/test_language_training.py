@@ -19,9 +19,9 @@ from eirehn.models import LanguageModel, Network
 from eirehn.training.averages import Averages
 from eirehn.training.columns import Columns, Windows
 from eirehn.training.fit import make_task, train
-from eirehn.training.modules import LanguageModelling
 from eirehn.training.optimisation import Optimisation
 from eirehn.training.recipe import Recipe
+from eirehn.training.tasks import LanguageModelling
 
 RECIPE = Optimisation(
     optimizer="sgd",

@@ -14,8 +14,8 @@ from eirehn.data.splits import Split
 from eirehn.models import LAYERS, Network, Scaling, SequenceModel
 from eirehn.training.batches import Batches, Parts
 from eirehn.training.ensemble import Ensemble
-from eirehn.training.modules import Classification, Regression
 from eirehn.training.optimisation import Optimisation
+from eirehn.training.tasks import Classification, Regression
 
 LENGTHS = torch.tensor([3, 7, 1, 5])
 

@@ -22,10 +22,11 @@ from eirehn.loading import read_values
 from eirehn.training import carry, packing
 from eirehn.training.callbacks import Stopped
 from eirehn.training.checkpoints import read_checkpoint, seeded
-from eirehn.training.modules import Regression, Task
+from eirehn.training.modules import Task
 from eirehn.training.optimisation import Optimisation
 from eirehn.training.recipe import Recipe
 from eirehn.training.retreats import Retreats
+from eirehn.training.tasks import Regression
 
 SGD = {"optimizer": "sgd", "learning_rate": 0.5, "retreat": 1.1}
 WILD = {**SGD, "learning_rate": 4.0, "retreat": 1.01, "epochs": 5}

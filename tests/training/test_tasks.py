@@ -8,8 +8,9 @@ import pytorch_lightning as pl
 import torch
 
 from eirehn.models import LanguageModel, Network, SequenceModel
-from eirehn.training.modules import Classification, LanguageModelling, Regression, Task
+from eirehn.training.modules import Task
 from eirehn.training.optimisation import Optimisation
+from eirehn.training.tasks import Classification, LanguageModelling, Regression
 
 
 def members(*, last: bool) -> list[SequenceModel]:

@@ -28,10 +28,11 @@ from .checkpoints import WholeFiles, seeded
 from .columns import Columns, Windows
 from .ensemble import Model
 from .folder import RunFolder
-from .modules import Classification, LanguageModelling, Regression, Task
+from .modules import Task
 from .progress import Event, Telling
 from .provenance import provenance
 from .recipe import Recipe
+from .tasks import Classification, LanguageModelling, Regression
 
 TASKS: dict[str, type[Task]] = {
     "regression": Regression,

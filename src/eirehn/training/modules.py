@@ -1,4 +1,4 @@
-"""What is trained: a seed ensemble with the loss and the metric of its task."""
+"""What is trained: a seed ensemble, each member as if alone."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-import torch.nn.functional as F
 from torch import Tensor
-from torch.utils._pytree import tree_map, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 from ..cells.base import at_least_float32
 from ..data.splits import Split
 from ..models import Outcome
 from .averages import Averages
+from .best import Best
 from .capture import Captured
 from .ensemble import Ensemble, Model
 from .optimisation import Optimisation
@@ -264,113 +264,3 @@ def mean_over_steps(values: Tensor, lengths: Tensor | None) -> Tensor:
     if lengths is None:
         return values.flatten(1).mean(1)
     return values.flatten(1).sum(1) / (values.size(1) * lengths.sum(1))
-
-
-class Best:
-    """Each member's values at its best epoch, by a score that is better when lower."""
-
-    def __init__(self, ensemble: Ensemble) -> None:
-        self.score = torch.full((ensemble.size,), torch.inf, dtype=torch.float64)
-        self.epoch = torch.full((ensemble.size,), -1)
-        self.values = {name: value.clone() for name, value in ensemble.values().items()}
-
-    def consider(self, score: Tensor, epoch: int, ensemble: Ensemble) -> None:
-        """This epoch where it is better, which NaN never is: a member that diverges keeps what it had."""
-        self._take(score < self.score, score, epoch, ensemble)
-
-    def take(self, score: Tensor, epoch: int, ensemble: Ensemble) -> None:
-        """This epoch in place of the one before, better or not, unless it has diverged."""
-        self._take(score.isfinite(), score, epoch, ensemble)
-
-    def _take(self, better: Tensor, score: Tensor, epoch: int, ensemble: Ensemble) -> None:
-        self.score[better] = score[better]
-        self.epoch[better] = epoch
-        for name, value in ensemble.values().items():
-            self.values[name][better] = value[better]
-
-    def place_like(self, ensemble: Ensemble) -> None:
-        own = ensemble.values()
-        self.values = {name: value.to(own[name]) for name, value in self.values.items()}
-        device = ensemble.stacked[0].device
-        self.score, self.epoch = self.score.to(device), self.epoch.to(device)
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"score": self.score, "epoch": self.epoch, "values": self.values}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.score, self.epoch, self.values = state["score"], state["epoch"], dict(state["values"])
-
-
-class Regression(Task):
-    """Mean squared error at every time step and output."""
-
-    metric = "mse"
-
-    def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
-        return (prediction - target).square().flatten(1).mean(1)
-
-    def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
-        squares = (prediction - target).double().square().flatten(1)
-        return squares.sum(1), squares.size(1)
-
-
-class Classification(Task):
-    """Cross-entropy of the class of each sequence; its metric is the accuracy.
-
-    Args:
-        class_weights: what an error on each class counts for, beside 1; a training's mean of them should be 1.
-    """
-
-    metric = "accuracy"
-    sign = -1
-    class_weights: Tensor | None
-
-    def __init__(
-        self,
-        members: Sequence[Model],
-        optimisation: Optimisation,
-        *,
-        class_weights: Sequence[float] | None = None,
-    ) -> None:
-        super().__init__(members, optimisation)
-        weights = None if class_weights is None else torch.tensor(class_weights)
-        self.register_buffer("class_weights", weights, persistent=False)
-
-    def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
-        smoothing = self.optimisation.smoothing
-        entropy = F.cross_entropy(
-            prediction.flatten(0, 1), target.flatten(), reduction="none", label_smoothing=smoothing
-        ).view(target.shape)
-        if self.class_weights is not None:
-            # Not divided by the weights of this batch: then the parts of a batch would not add up to it.
-            entropy = entropy * self.class_weights[target]
-        return entropy.mean(1)
-
-    def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
-        return (prediction.argmax(-1) == target).double().sum(1), target.size(1)
-
-
-class LanguageModelling(Task):
-    """Cross-entropy of the next token; its metric is the perplexity. A batch goes on where the last one ended."""
-
-    metric = "perplexity"
-
-    def carry(self, state: Any) -> None:
-        self.carried = tree_map(Tensor.detach, state)
-
-    def figure(self, mean: Tensor) -> Tensor:
-        return mean.exp()
-
-    def scale(self, target: Tensor) -> int:
-        return target.size(-1) if self.optimisation.sum_steps else 1
-
-    def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
-        return self._entropies(prediction, target).mean(1)
-
-    def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
-        entropies = self._entropies(prediction, target).double()
-        return entropies.sum(1), entropies.size(1)
-
-    def _entropies(self, prediction: Tensor, target: Tensor) -> Tensor:
-        entropies = F.cross_entropy(prediction.flatten(0, -2), target.flatten(), reduction="none")
-        return entropies.view(target.size(0), -1)  # (M, B · T)

@@ -1,0 +1,90 @@
+"""The tasks: what a loss and a metric are of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils._pytree import tree_map
+
+from .ensemble import Model
+from .modules import Task
+from .optimisation import Optimisation
+
+
+class Regression(Task):
+    """Mean squared error at every time step and output."""
+
+    metric = "mse"
+
+    def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
+        return (prediction - target).square().flatten(1).mean(1)
+
+    def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
+        squares = (prediction - target).double().square().flatten(1)
+        return squares.sum(1), squares.size(1)
+
+
+class Classification(Task):
+    """Cross-entropy of the class of each sequence; its metric is the accuracy.
+
+    Args:
+        class_weights: what an error on each class counts for, beside 1; a training's mean of them should be 1.
+    """
+
+    metric = "accuracy"
+    sign = -1
+    class_weights: Tensor | None
+
+    def __init__(
+        self,
+        members: Sequence[Model],
+        optimisation: Optimisation,
+        *,
+        class_weights: Sequence[float] | None = None,
+    ) -> None:
+        super().__init__(members, optimisation)
+        weights = None if class_weights is None else torch.tensor(class_weights)
+        self.register_buffer("class_weights", weights, persistent=False)
+
+    def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
+        smoothing = self.optimisation.smoothing
+        entropy = F.cross_entropy(
+            prediction.flatten(0, 1), target.flatten(), reduction="none", label_smoothing=smoothing
+        ).view(target.shape)
+        if self.class_weights is not None:
+            # Not divided by the weights of this batch: then the parts of a batch would not add up to it.
+            entropy = entropy * self.class_weights[target]
+        return entropy.mean(1)
+
+    def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
+        return (prediction.argmax(-1) == target).double().sum(1), target.size(1)
+
+
+class LanguageModelling(Task):
+    """Cross-entropy of the next token; its metric is the perplexity. A batch goes on where the last one ended."""
+
+    metric = "perplexity"
+
+    def carry(self, state: Any) -> None:
+        self.carried = tree_map(Tensor.detach, state)
+
+    def figure(self, mean: Tensor) -> Tensor:
+        return mean.exp()
+
+    def scale(self, target: Tensor) -> int:
+        return target.size(-1) if self.optimisation.sum_steps else 1
+
+    def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
+        return self._entropies(prediction, target).mean(1)
+
+    def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
+        entropies = self._entropies(prediction, target).double()
+        return entropies.sum(1), entropies.size(1)
+
+    def _entropies(self, prediction: Tensor, target: Tensor) -> Tensor:
+        entropies = F.cross_entropy(prediction.flatten(0, -2), target.flatten(), reduction="none")
+        return entropies.view(target.size(0), -1)  # (M, B · T)
