@@ -110,6 +110,18 @@ def test_limits(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         carry.pack(tmp_path / "here", tmp_path / "carried")
 
 
+def test_a_pack_of_another_version(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stopped(recipe, tmp_path / "here", 4, monkeypatch)
+    carry.pack(tmp_path / "here", tmp_path / "carried")
+    about = read_json(tmp_path / "carried" / "carry.json")
+    write_json(tmp_path / "carried" / "carry.json", {**about, "version": about["version"] + 1})
+    with pytest.raises(RunError, match="packed by another version"):
+        carry.unpack(tmp_path / "carried", tmp_path / "there")
+    del about["version"]  # as packs had none at first
+    write_json(tmp_path / "carried" / "carry.json", about)
+    carry.unpack(tmp_path / "carried", tmp_path / "there", measure=False)
+
+
 def test_parts_lie_in_the_folder(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever they are called there."""
     stopped(recipe, tmp_path / "here", 4, monkeypatch)

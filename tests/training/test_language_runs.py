@@ -483,8 +483,14 @@ def test_members_without_a_best_epoch_do_not_count(tmp_path: Path, capsys: pytes
     assert evaluate_together([tmp_path / "both"], which="last").members == 2
     assert cli.main(["evaluate", str(tmp_path / "both"), str(tmp_path / "good"), "--together"]) == 0
     out, err = capsys.readouterr()
+    value = evaluate(tmp_path / "both").values[0]
+    assert f"mean: perplexity {value:.6g} (1 of 2 left out: diverged)\n" in out
     assert "together, 2 models" in out
     assert err == f"eirehn: left out, because it has no best epoch: {tmp_path / 'both'}, seed 1\n"
+    calibrated = calibrate(tmp_path / "both")
+    assert math.isfinite(calibrated.values[0] + calibrated.temperatures[0])
+    assert math.isnan(calibrated.values[1])
+    assert math.isnan(calibrated.temperatures[1])
     write_json(tmp_path / "good" / "model.json", {**about, "seeds": [0], "best_score": [None]})
     assert cli.main(["evaluate", str(tmp_path / "good"), "--together"]) == 2
     assert "none has a best epoch" in capsys.readouterr().err

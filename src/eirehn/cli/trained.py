@@ -37,7 +37,10 @@ def evaluate(given: list[str]) -> None:
             print(f"{run}:")
         for seed, value, depth in zip(figures.seeds, figures.values, figures.depths, strict=True):
             print(f"seed {seed}: {figures.metric} {value:.6g}, depth {depth:.3f}")
-        print(f"mean: {figures.metric} {sum(figures.values) / len(figures.values):.6g}")
+        known = [value for value in figures.values if not math.isnan(value)]
+        missing = len(figures.values) - len(known)
+        left_out = f" ({missing} of {len(figures.values)} left out: diverged)" if missing else ""
+        print(f"mean: {figures.metric} {sum(known) / len(known) if known else math.nan:.6g}{left_out}")
         if asked.calibrate:
             better = calibrate(run, **options)
             for seed, value, temperature in zip(better.seeds, better.values, better.temperatures, strict=True):

@@ -40,6 +40,8 @@ from .recipe import Recipe
 
 MOST = 56 << 20
 """Bytes of all files together."""
+VERSION = 1
+"""Counts up with what a pack is made of."""
 PART = (16 << 20) - 4096
 """Bytes of one of them."""
 FORMS = ((16, 16), (16, 8), (14, 8), (13, 8), (12, 8), (11, 8), (10, 8), (9, 8), (8, 8))
@@ -111,6 +113,7 @@ def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None
         "before": before,
         "after": after,
         "best": best,
+        "version": VERSION,
         "bits": bits,
         "parts": _write_parts(whole, out),
     }
@@ -134,6 +137,8 @@ def unpack(carry: Path, run: Path, *, device: str | None = None, measure: bool =
     if not (carry / "carry.json").exists():
         raise RunError(f"{carry} holds no training: it has no carry.json")
     about = read_json(carry / "carry.json")
+    if isinstance(about, dict) and about.get("version", VERSION) != VERSION:
+        raise RunError(f"{carry} was packed by another version of eirehn; unpack it with that")
     whole = _read_parts(carry, about)
     recipe = _read_recipe(carry, about)
     task = make_task(recipe)
