@@ -48,10 +48,20 @@ def without_dropout(recipe: Recipe) -> Recipe:
 
 
 @pytest.mark.parametrize(
-    "options", [SGD, {**SGD, "average_from": 1}, CALM, RMS], ids=["sgd", "asgd", "calm", "rms"]
+    ("options", "network"),
+    [
+        (SGD, {}),
+        ({**SGD, "average_from": 1}, {}),
+        (CALM, {}),
+        (RMS, {}),
+        (RMS, {"pointer": 5, "embedding_size": 16}),
+        ({**SGD, "pointer_loss": 0.1}, {"pointer": 50}),
+    ],
+    ids=["sgd", "asgd", "calm", "rms", "rms and a pointer", "sgd and a pointer's loss"],
 )
-def test_a_recorded_step_is_the_plain_one(options: dict[str, Any], tmp_path: Path) -> None:
+def test_a_recorded_step_is_the_plain_one(options: dict[str, Any], network: dict[str, Any], tmp_path: Path) -> None:
     recipe = without_dropout(small_language_recipe(written(tmp_path, train=1000, test=200), **options))
+    recipe = replace(recipe, network=replace(recipe.network, **network))
     found = []
     for capture in (True, False):
         fit.train(on_gpu(recipe, capture=capture), tmp_path / str(capture))
