@@ -19,6 +19,7 @@ from eirehn.recipes import find, ptb
 from eirehn.recipes.experiments import Experiment, experiments
 from eirehn.recipes.reproduce import report_on, reproduce
 from eirehn.recipes.results import label, paper_figure
+from eirehn.training.recipe import Recipe
 
 
 def millions(name: str) -> float:
@@ -100,17 +101,24 @@ def test_rows_by_short_names() -> None:
         chosen_rows(experiments()["ptb"], ["ei-rehn-1300-r4"])
 
 
-def test_our_best() -> None:
-    (name,) = chosen_rows(experiments()["ptb"], ["best"])
-    recipe = find(name)
-    assert recipe == ptb.best()
+@pytest.mark.parametrize(
+    ("name", "recipe", "parameters"),
+    [
+        ("best", ptb.best(), 25_342_000),
+        ("pointer", ptb.pointing(), 25_144_000),
+        ("scaling", ptb.scaling(), 25_057_888),
+    ],
+)
+def test_our_own(name: str, recipe: Recipe, parameters: int) -> None:
+    (found,) = chosen_rows(experiments()["ptb"], [name])
+    assert find(found) == recipe
     assert recipe in experiments()["ptb"].rows
     with torch.device("meta"):
         model = LanguageModel(recipe.network, 10_000)
-    assert sum(value.numel() for value in model.parameters()) == 25_342_000 <= 25.4e6
+    assert sum(value.numel() for value in model.parameters()) == parameters <= 25.4e6
     assert paper_figure(recipe) is None  # the paper's network, not its recipe
 
 
 def test_each_row_is_there_once() -> None:
     names = [row.name for row in ptb.recipes()]
-    assert len(set(names)) == len(names) == 16
+    assert len(set(names)) == len(names) == 17

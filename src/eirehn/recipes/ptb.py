@@ -92,6 +92,12 @@ def best() -> Recipe:
     return _recipe("ptb-best", network, replace(MELIS, epochs=86, decay_from=46))
 
 
+def pointing() -> Recipe:
+    """The same with a pointer over the last 100 words, whose parameters the hypernetwork has less."""
+    network = replace(OURS, hidden_size=1200, hyper_size=400, weight_update="recursive", pointer=100)
+    return _recipe("ptb-pointer", network, MELIS)
+
+
 def scaling() -> Recipe:
     """As many parameters in other places: a network that scales the rows of its weights, with fewer units in its
     hypernetwork and more beside them."""
@@ -99,7 +105,7 @@ def scaling() -> Recipe:
 
 
 def experiment() -> list[Recipe]:
-    return [*tables(), best(), scaling()]
+    return [*tables(), best(), pointing(), scaling()]
 
 
 def recipes() -> list[Recipe]:
