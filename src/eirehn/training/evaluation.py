@@ -21,7 +21,6 @@ from .folder import RunFolder
 from .modules import Task
 from .recipe import Recipe
 
-
 TEMPERATURES = (0.6, 1.6)
 """Where `calibrate` looks."""
 
