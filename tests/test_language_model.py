@@ -243,8 +243,16 @@ def test_words_of_another_size_than_the_state(tied: bool) -> None:
     assert count(network, 11) == 11 * 3 * (1 if tied else 2) + 11 + 3 * 8 + 4 * 8 * (3 + 8 + 1)
     tokens = torch.randint(0, 11, (2, 5))
     with torch.autocast("cpu", torch.bfloat16):
-        full = model.run(tokens)
-    assert full.prediction.dtype == torch.float32
+        outcome, out, _ = model.run_watched(tokens)
+    matrix = model.embedding.weight if model.output is None else model.output
+    exact = out.float() @ model.narrowing.T @ matrix.T + model.bias
+    torch.testing.assert_close(outcome.prediction, exact, rtol=1e-5, atol=1e-6)  # bfloat16 is off by 1e-3
+    usual = LanguageModel(Network("LSTM", 100, embedding_size=50, tied=tied), 11).narrowing
+    assert usual is not None
+    assert 0.099 < usual.abs().max() <= 0.1  # 1/√H
+    usual = LanguageModel(Network("LSTM", 25, embedding_size=50, tied=tied), 11).narrowing
+    assert usual is not None
+    assert 0.19 < usual.abs().max() <= 0.2
     own = LanguageModel(Network("LSTM", 8, embedding_size=8), 11)
     assert own.narrowing is None
     assert set(own.state_dict()) == set(LanguageModel(Network("LSTM", 8), 11).state_dict())

@@ -20,7 +20,8 @@ def by_hand(model: LanguageModel, tokens: torch.Tensor, window: int) -> Any:
     s = model.pointer.sentinel.detach().numpy()
     out = model.network.run(model.body, model.embedding(tokens), None, max_depth=None, with_cost=False)[0]
     h = out.detach().numpy()
-    logits = h @ model.embedding.weight.detach().numpy().T + model.bias.detach().numpy()
+    narrowed = h if model.narrowing is None else h @ model.narrowing.detach().numpy().T
+    logits = narrowed @ model.embedding.weight.detach().numpy().T + model.bias.detach().numpy()
     B, T, V = logits.shape
     p = np.zeros((B, T, V))
     for i in range(B):
@@ -37,13 +38,13 @@ def by_hand(model: LanguageModel, tokens: torch.Tensor, window: int) -> Any:
     return p
 
 
-@pytest.mark.parametrize("kind", ["EIREHN", "LSTM"])
+@pytest.mark.parametrize(("kind", "size"), [("EIREHN", None), ("LSTM", None), ("EIREHN", 4)])
 @pytest.mark.parametrize("window", [1, 4, 30])
 @pytest.mark.parametrize("piece", [12, 5, 1])
-def test_by_hand(kind: str, window: int, piece: int) -> None:
+def test_by_hand(kind: str, size: int | None, window: int, piece: int) -> None:
     """At once, and in pieces between which only the state is carried."""
     torch.manual_seed(0)
-    network = Network(kind, 6, max_depth=2, pointer=window, start={"weight_bound": 1.0})
+    network = Network(kind, 6, max_depth=2, pointer=window, embedding_size=size, start={"weight_bound": 1.0})
     model = LanguageModel(network, 5).double().eval()
     tokens = torch.randint(0, 5, (3, 12))
     expected = by_hand(model, tokens, window)

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -322,6 +323,62 @@ def test_models_as_sure_as_they_should_be(
     assert cli.main(["evaluate", str(run), "--batch", "1", "--calibrate"]) == 0
     said = f"seed 1, calibrated: perplexity {found.values[1]:.6g}, temperature {found.temperatures[1]:.3f}"
     assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("options", [{}, {"max_depth": 1}, {"which": "last"}])
+def test_calibration_of_what_is_asked_for(options: dict[str, Any], trained: Path, tmp_path: Path) -> None:
+    """By default the test text is read in one column, and the validation text in those of the training."""
+    run, recipe = tmp_path / "run", RunFolder(trained).recipe()
+    shutil.copytree(trained, run)
+    recipe = replace(recipe, optimisation=replace(recipe.optimisation, batch_size=100))  # short columns differ most
+    write_json(run / "recipe.json", recipe.to_dict())
+    values = load_file(run / "last.safetensors")
+    values["bias"] += torch.linspace(-2, 2, values["bias"].size(1))
+    save_file(values, run / "last.safetensors")
+    model = eirehn.load(run, which=options.get("which", "best"))
+    assert isinstance(recipe.data, TextData)
+    texts = recipe.data.texts()
+    found = calibrate(run, **options)
+    with torch.no_grad():
+        tokens = torch.as_tensor(texts.validation).long()
+        side = recipe.optimisation.batch_size
+        length = (len(tokens) - 1) // side
+        x, target = (each[: side * length].view(side, length) for each in (tokens[:-1], tokens[1:]))
+        logits = model(x, max_depth=options.get("max_depth")).flatten(0, 1).double().numpy()
+        tried = np.linspace(0.6, 1.6, 1001)
+        losses = [loss_at(each, logits, target.flatten().numpy()) for each in tried]
+        tokens = torch.as_tensor(texts.test).long()
+        logits = model(tokens[None, :-1], max_depth=options.get("max_depth"))[0].double().numpy()
+    assert loss_at(found.temperatures[0], logits, tokens[1:].numpy()) == pytest.approx(
+        math.log(found.values[0]), rel=1e-6
+    )
+    assert found.temperatures[0] == pytest.approx(tried[np.argmin(losses)], abs=0.005)
+
+
+def test_temperatures_of_none_and_beyond_the_end(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of four members: as trained, without a best epoch, far too sure, and with values that are no numbers."""
+    run, about = tmp_path / "run", read_json(trained / "model.json")
+    shutil.copytree(trained, run)
+    write_json(run / "recipe.json", replace(RunFolder(trained).recipe(), seeds=(0, 1, 2, 3)).to_dict())
+    scores = [about["best_score"][0], None, about["best_score"][0], about["best_score"][0]]
+    write_json(run / "model.json", {**about, "seeds": [0, 1, 2, 3], "best_score": scores})
+    values = {name: torch.cat([each] * 4) for name, each in load_file(trained / "best.safetensors").items()}
+    values["bias"][2] += torch.linspace(-40, 40, values["bias"].size(1))
+    values["bias"][3] = math.nan
+    save_file(values, run / "best.safetensors")
+    found = calibrate(run)
+    alone = calibrate(trained)
+    assert found.values[0] == pytest.approx(alone.values[0], rel=1e-5)
+    assert found.temperatures[0] == pytest.approx(alone.temperatures[0], rel=1e-5)
+    assert found.temperatures[2] == pytest.approx(1.6, rel=1e-9)
+    for member in (1, 3):
+        assert math.isnan(found.values[member])
+        assert math.isnan(found.temperatures[member])
+    assert cli.main(["evaluate", str(run), "--calibrate"]) == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if "calibrated" in line]
+    assert ["the best may lie beyond" in line for line in said] == [False, False, True, False]
 
 
 def test_only_language_models_are_calibrated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

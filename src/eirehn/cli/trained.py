@@ -23,7 +23,7 @@ def evaluate(given: list[str]) -> None:
         "--calibrate", action="store_true", help="of language models as sure as validation says they should be, too"
     )
     asked = parse(parser, given)
-    from ..training.evaluation import calibrate, check_of_text, evaluate_together, text_of_all
+    from ..training.evaluation import TEMPERATURES, calibrate, check_of_text, evaluate_together, text_of_all
     from ..training.evaluation import evaluate as measure
 
     if asked.together:
@@ -44,7 +44,11 @@ def evaluate(given: list[str]) -> None:
         if asked.calibrate:
             better = calibrate(run, **options)
             for seed, value, temperature in zip(better.seeds, better.values, better.temperatures, strict=True):
-                print(f"seed {seed}, calibrated: {better.metric} {value:.6g}, temperature {temperature:.3f}")
+                at_end = any(math.isclose(temperature, end, rel_tol=1e-6) for end in TEMPERATURES)
+                print(
+                    f"seed {seed}, calibrated: {better.metric} {value:.6g}, temperature {temperature:.3f}"
+                    + (", the end of what is looked through: the best may lie beyond" if at_end else "")
+                )
     if asked.together:
         whole = evaluate_together(asked.runs, **options)
         for member in whole.left_out:

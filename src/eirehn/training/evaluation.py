@@ -21,6 +21,9 @@ from .folder import RunFolder
 from .modules import Task
 from .recipe import Recipe
 
+TEMPERATURES = (0.6, 1.6)
+"""Where `calibrate` looks."""
+
 
 class Figures(NamedTuple):
     metric: str
@@ -76,7 +79,8 @@ def calibrate(
     device: str | None = None,
 ) -> Calibrated:
     """Each member's perplexity if all its logits are divided by the temperature at which it expects validation data
-    best: above 1 for a member that is too sure of itself. A temperature outside of 0.6 to 1.6 is not looked for.
+    best: above 1 for a member that is too sure of itself. Temperatures outside of `TEMPERATURES` are not looked
+    for: what is found at one of its ends may lie beyond.
 
     Validation data are read in as many columns as in training, unless `batch` says another number.
     """
@@ -84,7 +88,8 @@ def calibrate(
     recipe, task, values = _read(run, which, device)
     own, known = _split(recipe, split), _split(recipe, "validation")
     task.ensemble.load(values)
-    grid = torch.linspace(1 / 1.6, 1 / 0.6, 13, dtype=torch.float64)
+    lowest, highest = TEMPERATURES
+    grid = torch.linspace(1 / highest, 1 / lowest, 13, dtype=torch.float64)
     side = recipe.optimisation.batch_size if batch is None else _columns(batch)
     sharpness = _lowest(grid, _losses(recipe, task, known, side, max_depth, grid.expand(task.ensemble.size, -1)))
     found = _losses(recipe, task, own, _columns(batch), max_depth, sharpness.unsqueeze(-1)).squeeze(-1)
