@@ -117,16 +117,8 @@ def test_our_own(name: str, recipe: Recipe, parameters: int) -> None:
         model = LanguageModel(recipe.network, 10_000)
     assert sum(value.numel() for value in model.parameters()) == parameters <= 25.4e6
     assert paper_figure(recipe) is None  # the paper's network, not its recipe
-
-
-def test_its_sibling() -> None:
-    (name,) = chosen_rows(experiments()["ptb"], ["scaling"])
-    recipe = find(name)
-    assert recipe == ptb.scaling()
-    with torch.device("meta"):
-        model = LanguageModel(recipe.network, 10_000)
-    assert sum(value.numel() for value in model.parameters()) == 25_057_888 <= 25.4e6
-    assert paper_figure(recipe) is None
+    assert "our recipe" in label(recipe)
+    assert "words of 500, our recipe" in label(replace(recipe, network=replace(recipe.network, embedding_size=500)))
 
 
 def test_each_row_is_there_once() -> None:

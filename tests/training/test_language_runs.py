@@ -321,7 +321,7 @@ def test_models_as_sure_as_they_should_be(
     assert abs(temperatures[0] - temperatures[1]) > 0.02
     assert 0.6 < min(temperatures) < max(temperatures) < 1.6
     assert cli.main(["evaluate", str(run), "--batch", "1", "--calibrate"]) == 0
-    said = f"seed 1, calibrated: perplexity {found.values[1]:.6g}, temperature {found.temperatures[1]:.3f}"
+    said = f"seed 1, calibrated: perplexity {found.values[1]:.6g}, temperature {found.temperatures[1]:.2f}"
     assert said in capsys.readouterr().out
 
 

@@ -43,17 +43,18 @@ def evaluate(given: list[str]) -> None:
         print(f"mean: {figures.metric} {sum(known) / len(known) if known else math.nan:.6g}{left_out}")
         if asked.calibrate:
             better = calibrate(run, **options)
+            own = ", chosen on this very text" if asked.split == "validation" else ""
             for seed, value, temperature in zip(better.seeds, better.values, better.temperatures, strict=True):
                 at_end = any(math.isclose(temperature, end, rel_tol=1e-6) for end in TEMPERATURES)
-                print(
-                    f"seed {seed}, calibrated: {better.metric} {value:.6g}, temperature {temperature:.3f}"
-                    + (", the end of what is looked through: the best may lie beyond" if at_end else "")
-                )
+                beyond = ", the end of what is looked through: the best may lie beyond" if at_end else ""
+                told = f"temperature {temperature:.2f}{beyond}{own}"
+                print(f"seed {seed}, calibrated: {better.metric} {value:.6g}, {told}")
     if asked.together:
         whole = evaluate_together(asked.runs, **options)
         for member in whole.left_out:
             print(f"eirehn: left out, because it has no best epoch: {member}", file=sys.stderr)
-        print(f"together, {whole.members} models: {whole.metric} {whole.value:.6g}")
+        plain = ", not calibrated" if asked.calibrate else ""
+        print(f"together, {whole.members} models: {whole.metric} {whole.value:.6g}{plain}")
 
 
 def report(given: list[str]) -> None:

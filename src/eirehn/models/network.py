@@ -85,7 +85,8 @@ class Network:
     """Language models: also point at one of so many last words (Merity et al. 2016); 0: not."""
     start: Mapping[str, float] = field(default_factory=dict)
     """Initial values by name, as the cell's reset_parameters takes them: gate_bias, alpha, decay_bias, …;
-    weight_bound is for all networks, and in a language model for the embedding and the last bias too."""
+    weight_bound is for all networks, and in a language model for the embedding, the map to its size and the last
+    bias too."""
 
     def __post_init__(self) -> None:
         if self.kind not in LAYERS:

@@ -22,6 +22,10 @@ def spread(values: Sequence[float]) -> float | None:
     return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
+OWN = ("-best", "ptb-pointer", "ptb-scaling")
+"""How the names of recipes end that are not the paper's."""
+
+
 def label(recipe: Recipe) -> str:
     """What tables and figures call a run."""
     network = recipe.network
@@ -34,7 +38,9 @@ def label(recipe: Recipe) -> str:
         text += ", pointer"
     if isinstance(recipe.data, HarData):
         text += har.distinction(network, recipe.data)
-    if recipe.name.endswith("-best"):
+    if network.embedding_size not in (None, network.hidden_size):
+        text += f", words of {network.embedding_size}"
+    if recipe.name.endswith(OWN):
         text += ", our recipe"
     if "-price-" in recipe.name or recipe.optimisation.price:
         text += f", price {recipe.optimisation.price:.0e}".replace("e-0", "e-").replace("0e+00", "0")
