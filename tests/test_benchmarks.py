@@ -51,6 +51,7 @@ def test_bases(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[st
     assert "validation" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_an_epoch_of_har(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -188,6 +188,7 @@ def test_a_terminal_gets_a_bar(tmp_path: Path) -> None:
         assert word in text
 
 
+@pytest.mark.slow
 def test_figure1(tmp_path: Path) -> None:
     done = command(tmp_path, "reproduce", "figure1", "--out", "pictures")
     assert done.returncode == 0, done.stderr

@@ -29,11 +29,13 @@ def test_synthetic_depth_refuses_no_epochs(tmp_path):
     assert done.stderr.splitlines()[-1].endswith("--epochs must be at least 1")
 
 
+@pytest.mark.slow
 def test_elastic_gate(tmp_path):
     assert run("elastic_gate.py", "--out", tmp_path / "gate.png").returncode == 0
     assert (tmp_path / "gate.png").exists()
 
 
+@pytest.mark.slow
 def test_model_figures(tmp_path):
     done = run("model_figures.py", "--out", tmp_path / "new")
     assert done.returncode == 0, done.stderr

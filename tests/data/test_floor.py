@@ -143,6 +143,7 @@ def test_no_function_of_the_past_corrects_the_predictions():
         assert max(gain_of_correcting(x, worse, t) for t in range(5)) > 5
 
 
+@pytest.mark.slow
 def test_predictions_look_at_the_past_alone():
     x = synthetic(300, 6, seed=10).x
     whole = bayes_predictions(x)
