@@ -94,6 +94,7 @@ def test_without_stopping_by_data_the_bits_are_the_same(name):
     torch.testing.assert_close(call(needed)[0], layer(x, h0, max_depth=needed)[0], rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", quick("RHN", "EIREHN-printed", of=SYSTEMS))
 def test_a_compiled_cell_is_one_graph_with_the_same_bits(name):
     layer = make(name, 2, 3)

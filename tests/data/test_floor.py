@@ -174,6 +174,7 @@ def test_a_single_depth_leaves_nothing_hidden():
     )
 
 
+@pytest.mark.slow
 def test_the_same_figures_again():
     first, again = (floor._floor(floor._task(0.056, 10, math.pi / 6), 5, 500, 3) for _ in range(2))
     assert first.mean == again.mean

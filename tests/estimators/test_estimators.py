@@ -177,6 +177,7 @@ def test_jobs_in_processes() -> None:
     np.testing.assert_array_equal(cross_val_score(model, x, signs(list(x)), cv=2, n_jobs=2), expected)
 
 
+@pytest.mark.slow
 def test_early_stopping() -> None:
     """Sequences are held out, the best epoch on them is kept, and a training that gets no better ends."""
     x = sequences(60)

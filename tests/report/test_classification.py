@@ -260,6 +260,7 @@ def test_page_is_whole(page_file):
     assert re.search(r"Where a network has several layers, each counts by itself", page.text)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dark", [False, True])
 @pytest.mark.parametrize("width", [390, 820, 1280])
 def test_browser_shows_the_page_without_complaint(browser, page_file, width, dark):

@@ -325,6 +325,7 @@ def test_models_as_sure_as_they_should_be(
     assert said in capsys.readouterr().out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"max_depth": 1}, {"which": "last"}])
 def test_calibration_of_what_is_asked_for(options: dict[str, Any], trained: Path, tmp_path: Path) -> None:
     """By default the test text is read in one column, and the validation text in those of the training."""
