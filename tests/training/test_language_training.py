@@ -13,7 +13,9 @@ import torch
 from small import small
 from torch import nn
 
+from eirehn.data.language import TextData
 from eirehn.data.splits import Split
+from eirehn.data.synthetic import SyntheticData
 from eirehn.loading import read_values
 from eirehn.models import LanguageModel, Network
 from eirehn.training.averages import Averages
@@ -301,6 +303,12 @@ def test_prices_that_are_for_language_models_only() -> None:
             Recipe(optimisation=Optimisation(**{name: 1.0}))
         with pytest.raises(ValueError, match=name):
             Optimisation(**{name: -1.0})
+
+
+def test_only_classes_are_smoothed() -> None:
+    for data in (TextData(), SyntheticData()):
+        with pytest.raises(ValueError, match="smoothing is for classification"):
+            Recipe(data=data, optimisation=Optimisation(smoothing=0.1))
 
 
 def test_the_rate_of_recurrent_layers_reaches_a_training(tmp_path: Path) -> None:

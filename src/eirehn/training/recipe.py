@@ -74,6 +74,8 @@ class Recipe:
         if self.optimisation.retreat and self.data.task == "classification":
             # Of few cases to validate on, one more that is told wrongly is a large share of all.
             raise ValueError("optimisation.retreat is not for classification, whose accuracy goes up and down")
+        if self.optimisation.smoothing and self.data.task != "classification":
+            raise ValueError("optimisation.smoothing is for classification")
         if self.optimisation.calms and self.data.task != "language":
             raise ValueError("optimisation.activation_penalty and temporal_penalty are for language models")
 
