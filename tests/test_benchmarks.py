@@ -94,6 +94,12 @@ def test_how_far_gates_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     which = x[0] == int(model.tokens.encode([word])[0])
     assert told["times"] == int(which.sum())
     assert told["mean"] == pytest.approx(cost[which].mean().item(), abs=1e-3)
+    cell = model.body.cells[0]
+    with torch.no_grad():  # a quarter of the units are made to shut after one inner step, the others never
+        cell.b_a.fill_(-30.0)
+        cell.beta_hat.fill_(20.0)
+        cell.alpha_hat.fill_(-20.0)[:6] = 8.0
+    assert module.gates(model, x[0, :9])["shut_by_step"] == [0.0, 0.25]
 
 
 @pytest.mark.usefixtures("small_treebank")
