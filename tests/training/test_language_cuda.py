@@ -60,8 +60,10 @@ def without_dropout(recipe: Recipe) -> Recipe:
     ids=["sgd", "asgd", "calm", "rms", "rms and a pointer", "sgd and a pointer's loss"],
 )
 def test_a_recorded_step_is_the_plain_one(options: dict[str, Any], network: dict[str, Any], tmp_path: Path) -> None:
-    recipe = without_dropout(small_language_recipe(written(tmp_path, train=1000, test=200), **options))
-    recipe = replace(recipe, network=replace(recipe.network, **network))
+    recipe = without_dropout(small_language_recipe(written(tmp_path, train=1000, test=200)))
+    recipe = replace(
+        recipe, network=replace(recipe.network, **network), optimisation=replace(recipe.optimisation, **options)
+    )
     found = []
     for capture in (True, False):
         fit.train(on_gpu(recipe, capture=capture), tmp_path / str(capture))
