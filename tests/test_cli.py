@@ -239,6 +239,8 @@ MISTAKES = [
     (["reproduce", "synthetic", "--jobs", "0"], "--jobs must be at least 1, got 0"),
     (["reproduce", "synthetic", "--rows", "synthetic-rnn-21"], "did you mean 'synthetic-rnn-20'?"),
     (["reproduce"], "name"),
+    (["reproduce", "synthetic", "--results", "."], "--results must be a file, and . is a folder"),
+    (["evaluate", "nowhere", "--results", "."], "--results must be a file, and . is a folder"),
     (["evaluate", "nowhere"], "nowhere is no run: it has no recipe.json"),
     (["report", "nowhere"], "nowhere is no run"),
     (["recipes", "synthetic-bets"], "did you mean 'synthetic-best'?"),

@@ -320,9 +320,25 @@ def test_models_as_sure_as_they_should_be(
     assert found.temperatures == pytest.approx(temperatures, abs=0.005)
     assert abs(temperatures[0] - temperatures[1]) > 0.02
     assert 0.6 < min(temperatures) < max(temperatures) < 1.6
-    assert cli.main(["evaluate", str(run), "--batch", "1", "--calibrate"]) == 0
+    results = tmp_path / "results.json"
+    assert cli.main(["evaluate", str(run), "--batch", "1", "--calibrate", "--results", str(results)]) == 0
     said = f"seed 1, calibrated: perplexity {found.values[1]:.6g}, temperature {found.temperatures[1]:.2f}"
     assert said in capsys.readouterr().out
+    kept, plain = read_json(results), evaluate(run, batch=1)
+    assert (kept["split"], kept["which"], kept["batch"], kept["max_depth"]) == ("test", "best", 1, None)
+    assert kept["command"].endswith(f"--calibrate --results {results}")
+    assert kept["runs"] == [
+        {
+            "run": str(run),
+            "metric": "perplexity",
+            "seeds": [0, 1],
+            "values": plain.values,
+            "depths": plain.depths,
+            "mean": sum(plain.values) / 2,
+            "calibrated": {"temperatures": found.temperatures, "values": found.values},
+        }
+    ]
+    assert "together" not in kept
 
 
 @pytest.mark.slow
@@ -522,8 +538,12 @@ def test_models_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
     assert together.members == 3
     assert together.value == pytest.approx(math.exp(-(sum(each) / 3).log().mean().item()), rel=1e-5)
     assert together.value < math.exp(-sum(chances.log().mean().item() for chances in each) / 3)
-    assert cli.main(["evaluate", str(tmp_path / "a"), str(tmp_path / "b"), "--together"]) == 0
+    asked = ["evaluate", str(tmp_path / "a"), str(tmp_path / "b"), "--together"]
+    assert cli.main([*asked, "--results", str(tmp_path / "results.json")]) == 0
     assert f"together, 3 models: perplexity {together.value:.6g}" in capsys.readouterr().out
+    kept = read_json(tmp_path / "results.json")
+    assert [each["run"] for each in kept["runs"]] == [str(tmp_path / "a"), str(tmp_path / "b")]
+    assert kept["together"] == {**together._asdict(), "left_out": []}
 
 
 def test_members_without_a_best_epoch_do_not_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -64,6 +65,12 @@ def going_on(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         return work()
     except Stopped:
         raise KeyboardInterrupt from None
+
+
+def check_no_folder(flag: str, path: Path | None) -> None:
+    """That a file can be written there, as far as is known before the work is done."""
+    if path is not None and path.is_dir():
+        raise UsageError(f"{flag} must be a file, and {path} is a folder")
 
 
 def console() -> Console:

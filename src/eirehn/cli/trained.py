@@ -5,8 +5,12 @@ from __future__ import annotations
 import math
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-from .common import UsageError, as_command, console, make_parser, parse
+from .common import UsageError, as_command, check_no_folder, console, make_parser, parse
+
+if TYPE_CHECKING:
+    from ..training.evaluation import Calibrated, Figures
 
 
 def evaluate(given: list[str]) -> None:
@@ -22,39 +26,64 @@ def evaluate(given: list[str]) -> None:
     parser.add_argument(
         "--calibrate", action="store_true", help="of language models as sure as validation says they should be, too"
     )
+    parser.add_argument("--results", type=Path | None, help="write the figures to this file too")
     asked = parse(parser, given)
-    from ..training.evaluation import TEMPERATURES, calibrate, check_of_text, evaluate_together, text_of_all
+    check_no_folder("--results", asked.results)
+    from ..files import write_json
+    from ..training.evaluation import calibrate, check_of_text, evaluate_together, text_of_all
     from ..training.evaluation import evaluate as measure
+    from ..training.provenance import provenance
 
     if asked.together:
         text_of_all(asked.runs, asked.split)  # told before anything is read for long
     for run in asked.runs if asked.calibrate else []:
         check_of_text(run)
     options = {name: asked[name] for name in ("split", "which", "max_depth", "batch", "device")}
+    results: dict[str, Any] = {"command": as_command(["evaluate", *given]), **provenance(), **options, "runs": []}
     for run in asked.runs:
         figures = measure(run, **options)
         if len(asked.runs) > 1:
             print(f"{run}:")
-        for seed, value, depth in zip(figures.seeds, figures.values, figures.depths, strict=True):
-            print(f"seed {seed}: {figures.metric} {value:.6g}, depth {depth:.3f}")
-        known = [value for value in figures.values if not math.isnan(value)]
-        missing = len(figures.values) - len(known)
-        left_out = f" ({missing} of {len(figures.values)} left out: diverged)" if missing else ""
-        print(f"mean: {figures.metric} {sum(known) / len(known) if known else math.nan:.6g}{left_out}")
+        results["runs"].append({"run": str(run), **figures._asdict(), "mean": _tell(figures)})
         if asked.calibrate:
             better = calibrate(run, **options)
-            own = ", chosen on this very text" if asked.split == "validation" else ""
-            for seed, value, temperature in zip(better.seeds, better.values, better.temperatures, strict=True):
-                at_end = any(math.isclose(temperature, end, rel_tol=1e-6) for end in TEMPERATURES)
-                beyond = ", the end of what is looked through: the best may lie beyond" if at_end else ""
-                told = f"temperature {temperature:.2f}{beyond}{own}"
-                print(f"seed {seed}, calibrated: {better.metric} {value:.6g}, {told}")
+            _tell_calibrated(better, own=asked.split == "validation")
+            results["runs"][-1]["calibrated"] = {
+                "temperatures": better.temperatures,
+                "values": better.values,
+            }
     if asked.together:
         whole = evaluate_together(asked.runs, **options)
         for member in whole.left_out:
             print(f"eirehn: left out, because it has no best epoch: {member}", file=sys.stderr)
         plain = ", not calibrated" if asked.calibrate else ""
         print(f"together, {whole.members} models: {whole.metric} {whole.value:.6g}{plain}")
+        results["together"] = whole._asdict()
+    if asked.results is not None:
+        write_json(asked.results, results)
+
+
+def _tell(figures: Figures) -> float:
+    """The mean over the members, but for those that diverged."""
+    for seed, value, depth in zip(figures.seeds, figures.values, figures.depths, strict=True):
+        print(f"seed {seed}: {figures.metric} {value:.6g}, depth {depth:.3f}")
+    known = [value for value in figures.values if not math.isnan(value)]
+    missing = len(figures.values) - len(known)
+    left_out = f" ({missing} of {len(figures.values)} left out: diverged)" if missing else ""
+    mean = sum(known) / len(known) if known else math.nan
+    print(f"mean: {figures.metric} {mean:.6g}{left_out}")
+    return mean
+
+
+def _tell_calibrated(better: Calibrated, *, own: bool) -> None:
+    """`own` where the temperatures are of the very text that they are tried on."""
+    from ..training.evaluation import TEMPERATURES
+
+    for seed, value, temperature in zip(better.seeds, better.values, better.temperatures, strict=True):
+        at_end = any(math.isclose(temperature, end, rel_tol=1e-6) for end in TEMPERATURES)
+        beyond = ", the end of what is looked through: the best may lie beyond" if at_end else ""
+        told = f"temperature {temperature:.2f}{beyond}{', chosen on this very text' if own else ''}"
+        print(f"seed {seed}, calibrated: {better.metric} {value:.6g}, {told}")
 
 
 def report(given: list[str]) -> None:
