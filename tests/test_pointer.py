@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -13,21 +14,23 @@ from eirehn.models import LanguageModel, Network
 from eirehn.pointer import PointerSentinel
 
 
-def by_hand(model: LanguageModel, tokens: torch.Tensor, window: int) -> Any:
-    """Every p(w), (B, T, V), from the plain model's outputs: all loops, no masks."""
+def by_hand(model: LanguageModel, tokens: torch.Tensor, window: int, masks: Sequence[Any] = (1.0, 1.0)) -> Any:
+    """Every p(w), (B, T, V), from the plain model's outputs: all loops. The masks are of what the vocabulary sees
+    and of what the pointer asks by."""
     assert model.pointer is not None
     W, b = (each.detach().numpy() for each in (model.pointer.query.weight, model.pointer.query.bias))
     s = model.pointer.sentinel.detach().numpy()
     out = model.network.run(model.body, model.embedding(tokens), None, max_depth=None, with_cost=False)[0]
     h = out.detach().numpy()
     narrowed = h if model.narrowing is None else h @ model.narrowing.detach().numpy().T
-    logits = narrowed @ model.embedding.weight.detach().numpy().T + model.bias.detach().numpy()
+    seen_by_vocabulary, asking = narrowed * masks[0], h * masks[1]
+    logits = seen_by_vocabulary @ model.embedding.weight.detach().numpy().T + model.bias.detach().numpy()
     B, T, V = logits.shape
     p = np.zeros((B, T, V))
     for i in range(B):
         for t in range(T):
             vocabulary = np.exp(logits[i, t]) / np.exp(logits[i, t]).sum()
-            q = np.tanh(W @ h[i, t] + b)
+            q = np.tanh(W @ asking[i, t] + b)
             seen = range(max(0, t - window + 1), t + 1)
             scores = [math.exp(q @ h[i, j]) for j in seen]
             left = math.exp(q @ s)
@@ -56,6 +59,44 @@ def test_by_hand(kind: str, size: int | None, window: int, piece: int) -> None:
     p = torch.cat(found, 1)
     np.testing.assert_allclose(p.detach().numpy(), expected, rtol=1e-11)
     torch.testing.assert_close(p.sum(-1), torch.ones_like(p.sum(-1)), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize(("by_step", "size"), [(False, None), (True, None), (True, 4)])
+def test_what_is_hidden_from_it_by_hand(by_step: bool, size: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In training it asks by a part of an output, as much as the vocabulary sees; what it points at is whole."""
+    torch.manual_seed(0)
+    network = Network(
+        "EIREHN",
+        6,
+        max_depth=2,
+        pointer=4,
+        output_dropout=0.6,
+        step_masks=by_step,
+        embedding_size=size,
+        start={"weight_bound": 1.0},
+    )
+    model = LanguageModel(network, 5).double().train()
+    masks, original = [], torch.nn.functional.dropout
+
+    def dropout(x: torch.Tensor, p: float) -> torch.Tensor:
+        assert p == 0.6
+        masks.append(original(x, p))
+        return masks[-1]
+
+    monkeypatch.setattr(torch.nn.functional, "dropout", dropout)
+    tokens = torch.randint(0, 5, (3, 12))
+    first = model.run(tokens[:, :7])
+    second = model.run(tokens[:, 7:], first.state)
+    kept = [
+        torch.cat([one.expand(-1, 7, -1), two.expand(-1, 5, -1)], 1).numpy()
+        for one, two in zip(masks[:2], masks[2:], strict=True)
+    ]
+    assert [mask.shape[-1] for mask in kept] == [size or 6, 6]
+    assert all((mask == 0).any() and (mask == 2.5).any() for mask in kept)
+    assert size is not None or (kept[0] != kept[1]).any()
+    expected = by_hand(model, tokens, 4, kept)
+    found = torch.cat([first.prediction, second.prediction], 1).exp()
+    np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-11)
 
 
 def test_its_own_loss_by_hand() -> None:

@@ -35,14 +35,24 @@ class PointerSentinel(nn.Module):
         fill_uniform(bound, self.query.weight, self.query.bias, self.sentinel)
 
     def forward(
-        self, out: Tensor, tokens: Tensor, logits: Tensor, memory: Memory | None, target: Tensor | None = None
+        self,
+        out: Tensor,
+        tokens: Tensor,
+        logits: Tensor,
+        memory: Memory | None,
+        target: Tensor | None = None,
+        *,
+        asking: Tensor | None = None,
     ) -> tuple[Tensor, Memory, Tensor | None]:
         """Logarithms of p, (B, T, V), for outputs (B, T, H) at `tokens` (B, T); what to point at next; and where it
-        is known what came, `target` (B, T), the pointer's own loss, (B, T)."""
+        is known what came, `target` (B, T), the pointer's own loss, (B, T). Where `asking` is given, (B, T, H), the
+        queries are of that and not of `out`, which is then only pointed at."""
         memory = self.empty(out) if memory is None else Memory(*memory)
         keys = torch.cat([memory.outputs.to(out.dtype), out], 1)  # (B, L + T, H)
         words = torch.cat([memory.words, tokens], 1)  # (B, L + T)
-        scores = torch.tanh(self.query(out)) @ torch.cat([keys, self._sentinels(out)], 1).transpose(1, 2)
+        scores = torch.tanh(self.query(out if asking is None else asking)) @ torch.cat(
+            [keys, self._sentinels(out)], 1
+        ).transpose(1, 2)
         shares = at_least_float32(scores).masked_fill(~self._in_sight(words, out.size(1)), -torch.inf).softmax(-1)
         pointed, left = shares[..., :-1], shares[..., -1:]  # (B, T, L + T), (B, T, 1)
         places = words.clamp(min=0).unsqueeze(1).expand_as(pointed)

@@ -87,7 +87,10 @@ class LanguageModel(nn.Module):
         logits, loss = self._logits(out), None
         if self.pointer is not None:
             with torch.autocast(out.device.type, enabled=False):
-                logits, memory, loss = self.pointer(out.to(self.bias.dtype), tokens, logits, memory, target)
+                whole = out.to(self.bias.dtype)
+                # As much is hidden from it as from the vocabulary, or it is relied on too much and learns by heart.
+                asking = self._dropped(whole) if self.training else whole
+                logits, memory, loss = self.pointer(whole, tokens, logits, memory, target, asking=asking)
             state = (state, tuple(memory))  # a state is saved, and read back without pickle
         return Outcome(logits, state, depth, cost), out, loss
 
