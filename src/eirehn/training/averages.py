@@ -43,8 +43,7 @@ class Averages:
         if not self.values:
             return
         if self.optimisation.average:
-            for average, value in zip(self.values, values, strict=True):
-                average.lerp_(value, 1 - self.optimisation.average)
+            torch._foreach_lerp_(self.values, list(values), 1 - self.optimisation.average)
             return
         self.count += self.begun
         weight = 1 / self.count.clamp(min=1.0)  # (M,)

@@ -123,17 +123,26 @@ class Ensemble(nn.Module):
 
     def clip_gradients(self, norm: float) -> None:
         """Scales each member's gradient down to `norm`, by its own length."""
-        gradients = [value.grad for value in self.stacked if value.grad is not None]
-        squares = [gradient.flatten(1).square().sum(1) for gradient in gradients]
-        lengths = torch.stack(squares).sum(0).sqrt()  # (M,)
+        gradients = self._gradients()
+        if self.size == 1:  # all of them in a few launches
+            lengths = torch.stack(torch._foreach_norm(gradients)).norm()[None]
+        else:
+            squares = [gradient.flatten(1).square().sum(1) for gradient in gradients]
+            lengths = torch.stack(squares).sum(0).sqrt()  # (M,)
         factors = (norm / (lengths + 1e-6)).clamp(max=1.0)
         self.scale_gradients(factors)
 
     def scale_gradients(self, factors: Tensor) -> None:
         """Multiplies each member's gradient by its factor, (M,)."""
-        for value in self.stacked:
-            if value.grad is not None:
-                value.grad.mul_(factors.view(-1, *[1] * (value.dim() - 1)))
+        gradients = self._gradients()
+        if self.size == 1:
+            torch._foreach_mul_(gradients, factors.squeeze(0))
+            return
+        for gradient in gradients:
+            gradient.mul_(factors.view(-1, *[1] * (gradient.dim() - 1)))
+
+    def _gradients(self) -> list[Tensor]:
+        return [value.grad for value in self.stacked if value.grad is not None]
 
 
 class _Runner(nn.Module):
