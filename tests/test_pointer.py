@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils._pytree import tree_map
 
 from eirehn.models import LanguageModel, Network
 from eirehn.pointer import PointerSentinel
@@ -97,6 +98,37 @@ def test_what_is_hidden_from_it_by_hand(by_step: bool, size: int | None, monkeyp
     expected = by_hand(model, tokens, 4, kept)
     found = torch.cat([first.prediction, second.prediction], 1).exp()
     np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-11)
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_training_by_what_came_alone(members: int) -> None:
+    """Losses and gradients are those of the whole mixture; a word that was far from likely among them."""
+    from eirehn.training.optimisation import Optimisation
+    from eirehn.training.tasks import LanguageModelling
+
+    torch.manual_seed(0)
+    network = Network("LSTM", 4, pointer=3, start={"weight_bound": 1.0})
+    models = [LanguageModel(network, 6).double() for _ in range(members)]
+    models[0].bias.data[2] = -50.0
+    tokens = torch.randint(0, 6, (members, 3, 9))
+    tokens[0, 0, 4] = 2
+    task = LanguageModelling(models, Optimisation())
+    assert task.by_target
+    task.loss((tokens[..., :4], tokens[..., 1:5], 1.0))
+    found = task.loss((tokens[..., 4:8], tokens[..., 5:], 1.0))
+    found.backward()
+    wanted = torch.zeros(())
+    for model, own in zip(models, tokens, strict=True):
+        state = model.run(own[:, :4]).state
+        p = model.run(own[:, 4:8], tree_map(torch.Tensor.detach, state)).prediction.exp()
+        wanted = wanted - p.gather(-1, own[:, 5:, None]).log().mean()
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=0)
+    wanted.backward()
+    for name, value in zip(task.ensemble.names, task.ensemble.stacked, strict=True):
+        gradients = [dict(model.named_parameters())[name].grad for model in models]
+        torch.testing.assert_close(value.grad, torch.stack(gradients), rtol=1e-10, atol=1e-14)
+    validated = task.evaluate(tokens[0, :, :4], tokens[0, :, 1:5])
+    assert validated.shape == (4, members)
 
 
 def test_its_own_loss_by_hand() -> None:

@@ -44,9 +44,11 @@ class PointerSentinel(nn.Module):
         *,
         asking: Tensor | None = None,
     ) -> tuple[Tensor, Memory, Tensor | None]:
-        """Logarithms of p, (B, T, V), for outputs (B, T, H) at `tokens` (B, T); what to point at next; and where it
-        is known what came, `target` (B, T), the pointer's own loss, (B, T). Where `asking` is given, (B, T, H), the
-        queries are of that and not of `out`, which is then only pointed at."""
+        """Logarithms of p, (B, T, V), for outputs (B, T, H) at `tokens` (B, T); and what to point at next.
+
+        Where it is known what came, `target` (B, T), p is of that alone, (B, T), which takes less time, and there
+        is the pointer's own loss, (B, T). Where `asking` is given, (B, T, H), the queries are of that and not of
+        `out`, which is then only pointed at."""
         memory = self.empty(out) if memory is None else Memory(*memory)
         keys = torch.cat([memory.outputs.to(out.dtype), out], 1)  # (B, L + T, H)
         words = torch.cat([memory.words, tokens], 1)  # (B, L + T)
@@ -55,16 +57,15 @@ class PointerSentinel(nn.Module):
         ).transpose(1, 2)
         shares = at_least_float32(scores).masked_fill(~self._in_sight(words, out.size(1)), -torch.inf).softmax(-1)
         pointed, left = shares[..., :-1], shares[..., -1:]  # (B, T, L + T), (B, T, 1)
-        places = words.clamp(min=0).unsqueeze(1).expand_as(pointed)
-        p = (left * at_least_float32(logits).softmax(-1)).scatter_add(-1, places, pointed)
         memory = Memory(keys[:, -self.window :], words[:, -self.window :])
-        loss = None if target is None else self._loss(pointed, left, words, target)
-        return _log(p), memory, loss
-
-    @staticmethod
-    def _loss(pointed: Tensor, left: Tensor, words: Tensor, target: Tensor) -> Tensor:
-        right = words.unsqueeze(1) == target.unsqueeze(-1)  # (B, T, L + T)
-        return -_log(left.squeeze(-1) + (pointed * right).sum(-1))
+        logits = at_least_float32(logits)
+        if target is None:
+            places = words.clamp(min=0).unsqueeze(1).expand_as(pointed)
+            return _log((left * logits.softmax(-1)).scatter_add(-1, places, pointed)), memory, None
+        left, wanted = left.squeeze(-1), target.unsqueeze(-1)
+        found = (pointed * (words.unsqueeze(1) == wanted)).sum(-1)  # (B, T)
+        vocabulary = logits.log_softmax(-1).gather(-1, wanted).squeeze(-1).exp()
+        return _log(left * vocabulary + found), memory, -_log(left + found)
 
     def empty(self, out: Tensor) -> Memory:
         words = out.new_full((out.size(0), self.window), -1, dtype=torch.int64)

@@ -72,8 +72,9 @@ class LanguageModel(nn.Module):
     def run_watched(
         self, tokens: Tensor, hx: Any = None, target: Tensor | None = None, *, with_cost: bool = False
     ) -> tuple[Outcome, Tensor, Tensor | None]:
-        """As `run`, and what the network put out, (B, T, H), and where there is a `target`, (B, T), the loss that
-        the model's pointer has for it, of that shape."""
+        """As `run`, and what the network put out, (B, T, H). Of a model with a pointer, where there is a `target`,
+        (B, T), the prediction is the logarithm of what it gives that alone, (B, T), and there is the loss that the
+        pointer has for it, of that shape."""
         if target is not None and self.pointer is None:
             raise ValueError("this model has no pointer: its network.pointer is 0")
         return self._run(tokens, hx, target, None, with_cost)

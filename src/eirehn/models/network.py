@@ -71,8 +71,8 @@ class Network:
     word_dropout: float = 0.0
     """Language models: dropout of whole words of a sequence, wherever they stand in it."""
     output_dropout: float = 0.0
-    """Language models: dropout on what tells words apart, one mask per sequence; of RNNs and LSTMs, or with
-    step_masks, one per step."""
+    """Language models: dropout on what tells words apart and on what a pointer asks by, one mask each per sequence;
+    of RNNs and LSTMs, or with step_masks, one per step."""
     step_masks: bool = False
     """Language models: drop inputs and outputs of a highway network anew at every step, as RNNs and LSTMs do; what
     layers above the first read then has `dropout` alone."""

@@ -31,6 +31,7 @@ class Task(pl.LightningModule):
     metric: str
     sign: int = 1
     capture: bool = True  # record the step as a CUDA graph, where it runs on one GPU
+    by_target: bool = False  # models are told the target in training, and predict no more than that
 
     def __init__(self, members: Sequence[Model], optimisation: Optimisation) -> None:
         super().__init__()
@@ -140,16 +141,19 @@ class Task(pl.LightningModule):
         """What the members make of a batch, and what each is to lower besides its error and its depth, (M,)."""
         own = self.optimisation
         with_cost = own.price > 0
-        if not (own.pointer_loss or own.calms):
+        if not (self.by_target or own.calms):
             return self.ensemble(x, self.carried, lengths=lengths, with_cost=with_cost), None
-        wanted = target if own.pointer_loss else None
+        wanted = target if self.by_target else None
         outcome, out, loss = self.ensemble.watched(x, self.carried, wanted, with_cost=with_cost)
-        out = at_least_float32(out)  # (M, B, T, H)
-        besides = own.activation_penalty * out.square().flatten(1).mean(1)
-        besides = besides + own.temporal_penalty * (out[:, :, 1:] - out[:, :, :-1]).square().flatten(1).mean(1)
-        if loss is not None:
-            besides = besides + own.pointer_loss * loss.flatten(1).mean(1)
-        return outcome, besides
+        besides: list[Tensor] = []
+        if own.calms:
+            out = at_least_float32(out)  # (M, B, T, H)
+            besides.append(own.activation_penalty * out.square().flatten(1).mean(1))
+            besides.append(own.temporal_penalty * (out[:, :, 1:] - out[:, :, :-1]).square().flatten(1).mean(1))
+        if own.pointer_loss:
+            assert loss is not None
+            besides.append(own.pointer_loss * loss.flatten(1).mean(1))
+        return outcome, torch.stack(besides).sum(0) if besides else None
 
     def configure_gradient_clipping(self, *_: Any, **__: Any) -> None:
         if self.optimisation.penalty:

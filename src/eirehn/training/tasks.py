@@ -69,6 +69,10 @@ class LanguageModelling(Task):
 
     metric = "perplexity"
 
+    def __init__(self, members: Sequence[Model], optimisation: Optimisation) -> None:
+        super().__init__(members, optimisation)
+        self.by_target = getattr(members[0], "pointer", None) is not None
+
     def carry(self, state: Any) -> None:
         self.carried = tree_map(Tensor.detach, state)
 
@@ -86,5 +90,7 @@ class LanguageModelling(Task):
         return entropies.sum(1), entropies.size(1)
 
     def _entropies(self, prediction: Tensor, target: Tensor) -> Tensor:
+        if prediction.shape == target.shape:  # of what came alone
+            return -prediction.flatten(1)
         entropies = F.cross_entropy(prediction.flatten(0, -2), target.flatten(), reduction="none")
         return entropies.view(target.size(0), -1)  # (M, B · T)
