@@ -241,6 +241,8 @@ MISTAKES = [
     (["reproduce"], "name"),
     (["reproduce", "synthetic", "--results", "."], "--results must be a file, and . is a folder"),
     (["evaluate", "nowhere", "--results", "."], "--results must be a file, and . is a folder"),
+    (["evaluate", "nowhere", "--results", os.devnull], f"must be a file, and {os.devnull} is none"),
+    (["evaluate", "nowhere", "--results", f"{os.devnull}/x/y"], f"must lie in a folder, and {os.devnull} is none"),
     (["evaluate", "nowhere"], "nowhere is no run: it has no recipe.json"),
     (["report", "nowhere"], "nowhere is no run"),
     (["recipes", "synthetic-bets"], "did you mean 'synthetic-best'?"),
@@ -267,6 +269,20 @@ def test_mistakes(
     assert len(told.splitlines()) == 1
     assert told.startswith("eirehn: ")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_results_where_nothing_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Told before the work is done, and not after; of the nearest folder that is there."""
+    from eirehn.cli import main
+
+    asked = []
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "access", lambda *given: asked.append(given))  # to root every folder is open
+    assert main(["evaluate", "nowhere", "--results", "new/deep/results.json"]) == 2
+    assert f"{tmp_path} is not to be written to" in capsys.readouterr().err
+    assert asked == [(tmp_path, os.W_OK)]
 
 
 def test_a_recipe_named_in_a_file_is_not_ignored(

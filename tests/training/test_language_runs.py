@@ -559,16 +559,24 @@ def test_members_without_a_best_epoch_do_not_count(tmp_path: Path, capsys: pytes
     assert together.value == pytest.approx(evaluate(tmp_path / "both").values[0], rel=1e-6)
     assert together.left_out == [f"{tmp_path / 'both'}, seed 1"]
     assert evaluate_together([tmp_path / "both"], which="last").members == 2
-    assert cli.main(["evaluate", str(tmp_path / "both"), str(tmp_path / "good"), "--together"]) == 0
+    results = tmp_path / "new" / "results.json"
+    asked = ["evaluate", str(tmp_path / "both"), str(tmp_path / "good"), "--together", "--results", str(results)]
+    assert cli.main(asked) == 0
     out, err = capsys.readouterr()
     value = evaluate(tmp_path / "both").values[0]
     assert f"mean: perplexity {value:.6g} (1 of 2 left out: diverged)\n" in out
     assert "together, 2 models" in out
     assert err == f"eirehn: left out, because it has no best epoch: {tmp_path / 'both'}, seed 1\n"
+    kept = read_json(results)
+    assert kept["runs"][0]["values"] == [value, None]
+    assert kept["runs"][0]["mean"] == value
+    assert kept["together"]["left_out"] == [f"{tmp_path / 'both'}, seed 1"]
+    assert kept["versions"]["torch"] == torch.__version__
     calibrated = calibrate(tmp_path / "both")
     assert math.isfinite(calibrated.values[0] + calibrated.temperatures[0])
     assert math.isnan(calibrated.values[1])
     assert math.isnan(calibrated.temperatures[1])
     write_json(tmp_path / "good" / "model.json", {**about, "seeds": [0], "best_score": [None]})
-    assert cli.main(["evaluate", str(tmp_path / "good"), "--together"]) == 2
+    assert cli.main(["evaluate", str(tmp_path / "good"), "--together", "--results", str(results)]) == 2
     assert "none has a best epoch" in capsys.readouterr().err
+    assert read_json(results) == kept

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Callable, Sequence
@@ -67,10 +68,19 @@ def going_on(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         raise KeyboardInterrupt from None
 
 
-def check_no_folder(flag: str, path: Path | None) -> None:
+def check_can_be_written(flag: str, path: Path | None) -> None:
     """That a file can be written there, as far as is known before the work is done."""
-    if path is not None and path.is_dir():
+    if path is None:
+        return
+    if path.is_dir():
         raise UsageError(f"{flag} must be a file, and {path} is a folder")
+    if path.exists() and not path.is_file():  # what is written takes its place: /dev/null would be gone
+        raise UsageError(f"{flag} must be a file, and {path} is none")
+    folder = next(each for each in path.absolute().parents if each.exists())
+    if not folder.is_dir():
+        raise UsageError(f"{flag} must lie in a folder, and {folder} is none")
+    if not os.access(folder, os.W_OK):
+        raise UsageError(f"{flag} cannot be {path}: {folder} is not to be written to")
 
 
 def console() -> Console:

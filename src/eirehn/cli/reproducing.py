@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import UsageError, as_command, check_no_folder, console, going_on, make_parser, parse
+from .common import UsageError, as_command, check_can_be_written, console, going_on, make_parser, parse
 
 if TYPE_CHECKING:
     from ..recipes.experiments import Experiment
@@ -27,7 +27,7 @@ def reproduce(given: list[str]) -> None:
     parser.add_argument("--jobs", type=int | None, help="runs at a time; default one for each core, on a GPU 2")
     parser.add_argument("--results", type=Path | None, help="write the results to this file too")
     asked = parse(parser, given)
-    check_no_folder("--results", asked.results)
+    check_can_be_written("--results", asked.results)
     for name in ("jobs", "epochs", "seeds", "sequences"):
         if asked[name] is not None and asked[name] < 1:
             raise UsageError(f"--{name} must be at least 1, got {asked[name]}")

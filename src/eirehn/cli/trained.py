@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import UsageError, as_command, check_no_folder, console, make_parser, parse
+from .common import UsageError, as_command, check_can_be_written, console, make_parser, parse
 
 if TYPE_CHECKING:
     from ..training.evaluation import Calibrated, Figures
@@ -28,7 +28,7 @@ def evaluate(given: list[str]) -> None:
     )
     parser.add_argument("--results", type=Path | None, help="write the figures to this file too")
     asked = parse(parser, given)
-    check_no_folder("--results", asked.results)
+    check_can_be_written("--results", asked.results)
     from ..files import write_json
     from ..training.evaluation import calibrate, check_of_text, evaluate_together, text_of_all
     from ..training.evaluation import evaluate as measure
@@ -39,7 +39,8 @@ def evaluate(given: list[str]) -> None:
     for run in asked.runs if asked.calibrate else []:
         check_of_text(run)
     options = {name: asked[name] for name in ("split", "which", "max_depth", "batch", "device")}
-    results: dict[str, Any] = {"command": as_command(["evaluate", *given]), **provenance(), **options, "runs": []}
+    origin = provenance() if asked.results is not None else {}
+    results: dict[str, Any] = {"command": as_command(["evaluate", *given]), **origin, **options, "runs": []}
     for run in asked.runs:
         figures = measure(run, **options)
         if len(asked.runs) > 1:
