@@ -280,6 +280,16 @@ def test_what_a_network_puts_out_has_a_price(members: int, pointer: int) -> None
     assert expected > 1e-3
 
 
+def test_of_one_step_there_is_no_change_to_pay_for() -> None:
+    model = LanguageModel(Network("LSTM", 4), 5).double()
+    tokens = torch.randint(0, 5, (1, 3, 2))
+    batch = (tokens[..., :1], tokens[..., 1:], 1.0)
+    plain = LanguageModelling([model], Optimisation()).loss(batch)
+    found = LanguageModelling([model], Optimisation(activation_penalty=2.0, temporal_penalty=3.0)).loss(batch)
+    squares = model.run_watched(tokens[0, :, :1])[1].square()
+    torch.testing.assert_close(found, plain + 2.0 * squares.mean(), rtol=1e-12, atol=0)
+
+
 def test_its_price_is_learned_from() -> None:
     """It falls, where nothing else is asked for: the loss that is measured stays that of the text."""
     torch.manual_seed(0)

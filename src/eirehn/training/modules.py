@@ -149,6 +149,7 @@ class Task(pl.LightningModule):
         if own.calms:
             out = at_least_float32(out)  # (M, B, T, H)
             besides.append(own.activation_penalty * out.square().flatten(1).mean(1))
+        if own.calms and out.size(2) > 1:  # of one step there is no change, and a mean of none is NaN
             besides.append(own.temporal_penalty * (out[:, :, 1:] - out[:, :, :-1]).square().flatten(1).mean(1))
         if own.pointer_loss:
             assert loss is not None
