@@ -43,6 +43,29 @@ def test_members_together_are_members_alone(kind: str, tmp_path: Path) -> None:
                 torch.testing.assert_close(stacked[key][index], value[0], rtol=0, atol=1e-9)
 
 
+@pytest.mark.parametrize("norm", [0.5, 1e3], ids=["longer", "shorter"])
+@pytest.mark.parametrize("members", [1, 2])
+def test_gradients_are_clipped_as_torch_clips_them(members: int, norm: float) -> None:
+    models = [SequenceModel(Network("LSTM", 4), 2, 3).double() for _ in range(members)]
+    ensemble = Ensemble(models)
+    for index, value in enumerate(ensemble.stacked):
+        value.grad = torch.randn_like(value) if index else None  # one that is not trained
+    for own, model in enumerate(models):
+        for value, parameter in zip(ensemble.stacked, model.parameters(), strict=True):
+            parameter.grad = None if value.grad is None else value.grad[own].clone()
+        length = torch.nn.utils.clip_grad_norm_(model.parameters(), norm)
+        assert (length > norm) == (norm < 1)
+    ensemble.clip_gradients(norm)
+    shares = torch.arange(2.0, 2.0 + members)  # float32, as they come
+    ensemble.scale_gradients(shares)
+    for own, model in enumerate(models):
+        for value, parameter in zip(ensemble.stacked, model.parameters(), strict=True):
+            if value.grad is None:
+                assert parameter.grad is None
+            else:
+                torch.testing.assert_close(value.grad[own], shares[own] * parameter.grad, rtol=1e-12, atol=0)
+
+
 ALL_OPTIONS = {
     "optimizer": "adamw",
     "beta1": 0.6,
