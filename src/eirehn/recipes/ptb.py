@@ -24,8 +24,8 @@ PAPER = Optimisation(
 )
 """Of the RHN authors' code, whose cell the paper replaces."""
 SHORTER = replace(PAPER, epochs=300)
-"""The same, ended where the rate is 1/256 of the first; over the last 60 epochs validation hardly changes. A rate that
-falls faster does worse."""
+"""The same, ended where the rate is 1/256 of the first; over the last 60 epochs validation hardly changes. A rate
+that falls faster does worse."""
 ZAREMBA = Optimisation(
     epochs=55,
     batch_size=20,
