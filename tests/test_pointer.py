@@ -98,6 +98,18 @@ def test_what_is_hidden_from_it_by_hand(by_step: bool, size: int | None, monkeyp
     expected = by_hand(model, tokens, 4, kept)
     found = torch.cat([first.prediction, second.prediction], 1).exp()
     np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-11)
+    whole = model.eval().run(tokens).prediction.exp()
+    np.testing.assert_allclose(whole.detach().numpy(), by_hand(model, tokens, 4), rtol=1e-11)
+
+
+def test_logits_of_few_digits_lose_no_more() -> None:
+    """As autocast gives them: what is made of them has all digits of float32."""
+    torch.manual_seed(0)
+    pointer, out, tokens = PointerSentinel(4, 3), torch.randn(2, 5, 4), torch.randint(0, 7, (2, 5))
+    logits = torch.randn(2, 5, 7).bfloat16()
+    for target in (None, torch.randint(0, 7, (2, 5))):
+        found, wanted = (pointer(out, tokens, each, None, target)[0] for each in (logits, logits.float()))
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("members", [1, 2])

@@ -396,6 +396,9 @@ def test_temperatures_of_none_and_beyond_the_end(
     assert cli.main(["evaluate", str(run), "--calibrate"]) == 0
     said = [line for line in capsys.readouterr().out.splitlines() if "calibrated" in line]
     assert ["the best may lie beyond" in line for line in said] == [False, False, True, False]
+    assert not any("this very text" in line for line in said)
+    assert cli.main(["evaluate", str(trained), "--calibrate", "--split", "validation"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith(", chosen on this very text")
 
 
 def test_only_language_models_are_calibrated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
