@@ -191,9 +191,12 @@ def test_its_own_loss_is_added() -> None:
 def test_a_loss_of_a_pointer_that_is_not_there() -> None:
     from eirehn.training.optimisation import Optimisation
     from eirehn.training.recipe import Recipe
+    from eirehn.training.tasks import LanguageModelling
 
     with pytest.raises(ValueError, match="no pointer"):
         LanguageModel(Network("LSTM", 4), 5).run_watched(torch.zeros(1, 2).long(), None, torch.zeros(1, 2).long())
+    with pytest.raises(ValueError, match="pointer_loss is of a pointer"):
+        LanguageModelling([LanguageModel(Network("LSTM", 4), 5)], Optimisation(pointer_loss=1.0))
     with pytest.raises(ValueError, match="pointer_loss is for language models"):
         Recipe(optimisation=Optimisation(pointer_loss=1.0))
     with pytest.raises(ValueError, match="pointer_loss must be at least 0"):

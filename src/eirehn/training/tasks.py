@@ -72,6 +72,8 @@ class LanguageModelling(Task):
     def __init__(self, members: Sequence[Model], optimisation: Optimisation) -> None:
         super().__init__(members, optimisation)
         self.by_target = getattr(members[0], "pointer", None) is not None
+        if optimisation.pointer_loss and not self.by_target:
+            raise ValueError("pointer_loss is of a pointer, and these models have none")
 
     def carry(self, state: Any) -> None:
         self.carried = tree_map(Tensor.detach, state)
