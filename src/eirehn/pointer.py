@@ -52,9 +52,8 @@ class PointerSentinel(nn.Module):
         memory = self.empty(out) if memory is None else Memory(*memory)
         keys = torch.cat([memory.outputs.to(out.dtype), out], 1)  # (B, L + T, H)
         words = torch.cat([memory.words, tokens], 1)  # (B, L + T)
-        scores = torch.tanh(self.query(out if asking is None else asking)) @ torch.cat(
-            [keys, self._sentinels(out)], 1
-        ).transpose(1, 2)
+        queries = torch.tanh(self.query(out if asking is None else asking))  # (B, T, H)
+        scores = queries @ torch.cat([keys, self._sentinels(out)], 1).transpose(1, 2)
         shares = at_least_float32(scores).masked_fill(~self._in_sight(words, out.size(1)), -torch.inf).softmax(-1)
         pointed, left = shares[..., :-1], shares[..., -1:]  # (B, T, L + T), (B, T, 1)
         memory = Memory(keys[:, -self.window :], words[:, -self.window :])

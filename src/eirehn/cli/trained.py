@@ -49,10 +49,8 @@ def evaluate(given: list[str]) -> None:
         if asked.calibrate:
             better = calibrate(run, **options)
             _tell_calibrated(better, own=asked.split == "validation")
-            results["runs"][-1]["calibrated"] = {
-                "temperatures": better.temperatures,
-                "values": better.values,
-            }
+            found = {"temperatures": better.temperatures, "values": better.values}
+            results["runs"][-1]["calibrated"] = found
     if asked.together:
         whole = evaluate_together(asked.runs, **options)
         for member in whole.left_out:
