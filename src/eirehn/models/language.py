@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ..cells.base import default_bound, fill_uniform
 from ..checks import positive_int
+from ..mixture import MixtureOfSoftmaxes
 from ..pointer import PointerSentinel
 from .network import ELASTIC, FIXED, Network, Outcome
 
@@ -44,12 +45,14 @@ class LanguageModel(nn.Module):
         size, hidden = network.embedding_size or network.hidden_size, network.hidden_size
         self.embedding = nn.Embedding(vocabulary, size)
         self.body = body.build(size)
-        self.narrowing = None if size == hidden else nn.Parameter(torch.empty(size, hidden))
+        mixed = network.mixture > 1
+        self.narrowing = None if mixed or size == hidden else nn.Parameter(torch.empty(size, hidden))
         self.output = None if network.tied else nn.Parameter(torch.empty(vocabulary, size))
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         bound = network.start.get("weight_bound")
-        self.pointer = (
-            PointerSentinel(network.hidden_size, network.pointer, bound or 0.1) if network.pointer else None
+        self.pointer = PointerSentinel(hidden, network.pointer, bound or 0.1) if network.pointer else None
+        self.mixture = (
+            MixtureOfSoftmaxes(hidden, size, network.mixture, default_bound(bound, hidden)) if mixed else None
         )
         fill_uniform(0.1 if bound is None else bound, self.embedding.weight)
         if self.narrowing is not None:
@@ -72,12 +75,19 @@ class LanguageModel(nn.Module):
     def run_watched(
         self, tokens: Tensor, hx: Any = None, target: Tensor | None = None, *, with_cost: bool = False
     ) -> tuple[Outcome, Tensor, Tensor | None]:
-        """As `run`, and what the network put out, (B, T, H). Of a model with a pointer, where there is a `target`,
-        (B, T), the prediction is the logarithm of what it gives that alone, (B, T), and there is the loss that the
-        pointer has for it, of that shape."""
-        if target is not None and self.pointer is None:
-            raise ValueError("this model has no pointer: its network.pointer is 0")
+        """As `run`, and what the network put out, (B, T, H). Of a model with a pointer or a mixture, where there is
+        a `target`, (B, T), the prediction is the logarithm of what it gives that alone, (B, T), and there is the
+        loss that a pointer has for it, of that shape."""
+        if target is not None and not self.by_target:
+            raise ValueError(
+                "this model has no pointer (network.pointer is 0) and no mixture (network.mixture is 1)"
+            )
         return self._run(tokens, hx, target, None, with_cost)
+
+    @property
+    def by_target(self) -> bool:
+        """Whether it can tell what it gives one word for less than what it gives all."""
+        return self.pointer is not None or self.mixture is not None
 
     def _run(
         self, tokens: Tensor, hx: Any, target: Tensor | None, max_depth: int | None, with_cost: bool
@@ -85,12 +95,12 @@ class LanguageModel(nn.Module):
         options: dict[str, Any] = {"max_depth": max_depth, "with_cost": with_cost}
         own, memory = hx if self.pointer is not None and hx is not None else (hx, None)
         out, state, depth, cost = self.network.run(self.body, self._embedded(tokens), own, **options)
-        logits, loss = self._logits(out), None
+        logits, loss = self._logits(out, target if self.pointer is None else None), None
         if self.pointer is not None:
             with torch.autocast(out.device.type, enabled=False):
                 whole = out.to(self.bias.dtype)
                 # As much is hidden from it as from the vocabulary, or it is relied on too much and learns by heart.
-                asking = self._dropped(whole) if self.training else whole
+                asking = self._dropped(whole, self.network.output_dropout) if self.training else whole
                 logits, memory, loss = self.pointer(whole, tokens, logits, memory, target, asking=asking)
             state = (state, tuple(memory))  # a state is saved, and read back without pickle
         return Outcome(logits, state, depth, cost), out, loss
@@ -103,18 +113,28 @@ class LanguageModel(nn.Module):
             x = F.dropout(x, self.network.input_dropout)
         return x
 
-    def _logits(self, out: Tensor) -> Tensor:
+    def _logits(self, out: Tensor, target: Tensor | None) -> Tensor:
         weight = self.embedding.weight if self.output is None else self.output
         if self.training:
-            return F.linear(self._dropped(self._narrowed(out)), weight, self.bias)
+            out = self._dropped(self._narrowed(out), self.network.output_dropout)
+            return self._told_apart(out, weight, target)
         with torch.autocast(out.device.type, enabled=False):  # bfloat16 has two or three digits of a logit
-            return F.linear(self._narrowed(out.to(weight.dtype)), weight, self.bias)
+            return self._told_apart(self._narrowed(out.to(weight.dtype)), weight, target)
+
+    def _told_apart(self, out: Tensor, weight: Tensor, target: Tensor | None) -> Tensor:
+        if self.mixture is None:
+            return F.linear(out, weight, self.bias)
+        drop = self._drop_latents if self.training else None
+        chances: Tensor = self.mixture(out, weight, self.bias, target, drop=drop)
+        return chances
 
     def _narrowed(self, out: Tensor) -> Tensor:
         return out if self.narrowing is None else F.linear(out, self.narrowing)
 
-    def _dropped(self, out: Tensor) -> Tensor:
-        dropped = self.network.output_dropout
+    def _drop_latents(self, latents: Tensor) -> Tensor:
+        return self._dropped(latents, self.network.mixture_dropout)
+
+    def _dropped(self, out: Tensor, dropped: float) -> Tensor:
         if not dropped:
             return out
         return out * F.dropout(torch.ones_like(out if self.by_step else out[:, :1]), dropped)  # (B, T or 1, E)

@@ -83,6 +83,11 @@ class Network:
     """Language models: tell words apart by the matrix that embeds them."""
     pointer: int = 0
     """Language models: also point at one of so many last words (Merity et al. 2016); 0: not."""
+    mixture: int = 1
+    """Language models: mix so many softmaxes, each of its own map of the output (Yang et al. 2018); 1: one, of the
+    output itself."""
+    mixture_dropout: float = 0.0
+    """Language models with a mixture: dropout on what those maps make, masked as output_dropout is."""
     start: Mapping[str, float] = field(default_factory=dict)
     """Initial values by name, as the cell's reset_parameters takes them: gate_bias, alpha, decay_bias, …;
     weight_bound is for all networks, and in a language model for the embedding, the map to its size and the last
@@ -91,11 +96,11 @@ class Network:
     def __post_init__(self) -> None:
         if self.kind not in LAYERS:
             raise ValueError(f"kind must be one of {', '.join(LAYERS)}, got {self.kind!r}")
-        for name in ("hidden_size", "num_layers", "max_depth"):
+        for name in ("hidden_size", "num_layers", "max_depth", "mixture"):
             positive_int(name, getattr(self, name))
         if self.pooling not in POOLINGS:
             raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {self.pooling!r}")
-        for name in ("word_dropout", "output_dropout"):
+        for name in ("word_dropout", "output_dropout", "mixture_dropout"):
             probability(name, getattr(self, name))
         if self.embedding_size is not None:
             positive_int("embedding_size", self.embedding_size)
@@ -103,6 +108,8 @@ class Network:
         boolean("step_masks", self.step_masks)
         if self.pointer != 0:
             positive_int("pointer", self.pointer)
+        if self.mixture_dropout and self.mixture == 1:
+            raise ValueError("mixture_dropout is of a mixture: mixture must be at least 2")
         if set(self.start) - {"weight_bound"} and self.kind not in FIXED + ELASTIC:
             raise ValueError(
                 f"start names initial values of a highway network, {self.kind} takes weight_bound only"

@@ -60,11 +60,12 @@ class SequenceModel(nn.Module):
             network.embedding_size,
             not network.tied,
             network.pointer,
+            network.mixture > 1,
         )
         if any(of_text):
             raise ValueError(
-                "word_dropout, output_dropout, step_masks, embedding_size, tied and pointer belong to language "
-                "models"
+                "word_dropout, output_dropout, step_masks, embedding_size, tied, pointer and mixture belong to "
+                "language models"
             )
         self.network = network
         self.input_size = positive_int("input_size", input_size)

@@ -36,6 +36,8 @@ def label(recipe: Recipe) -> str:
         text += f", depth {network.max_depth}"
     if network.pointer:
         text += ", pointer"
+    if network.mixture > 1:
+        text += f", {network.mixture} softmaxes"
     if isinstance(recipe.data, HarData):
         text += har.distinction(network, recipe.data)
     if network.embedding_size not in (None, network.hidden_size):

@@ -53,10 +53,10 @@ class Ensemble(nn.Module):
         self, x: Tensor, hx: Any, target: Tensor | None, *, with_cost: bool = False
     ) -> tuple[Outcome, Tensor, Tensor | None]:
         """Of language models: as a call, and what their networks put out, (M, B, T, H), and where there is a
-        `target`, (M, B, T), the losses of their pointers for it."""
+        `target`, (M, B, T), and they have pointers, the losses of those for it."""
         found = self._run(x, hx, target, None, watched=True, with_cost=with_cost)
         prediction, state, depth, *rest = found
-        loss = rest.pop() if target is not None else None
+        loss = rest.pop() if len(rest) > 1 + with_cost else None
         out = rest.pop()
         return Outcome(prediction, state, depth, rest[0] if rest else None), out, loss
 

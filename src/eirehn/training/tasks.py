@@ -71,8 +71,8 @@ class LanguageModelling(Task):
 
     def __init__(self, members: Sequence[Model], optimisation: Optimisation) -> None:
         super().__init__(members, optimisation)
-        self.by_target = getattr(members[0], "pointer", None) is not None
-        if optimisation.pointer_loss and not self.by_target:
+        self.by_target = getattr(members[0], "by_target", False)
+        if optimisation.pointer_loss and getattr(members[0], "pointer", None) is None:
             raise ValueError("pointer_loss is of a pointer, and these models have none")
 
     def carry(self, state: Any) -> None:
