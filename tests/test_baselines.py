@@ -320,6 +320,32 @@ def test_dropout_between_the_layers_of_an_ensemble(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("form", ["time first", "batch first", "unbatched", "no state"])
+@pytest.mark.parametrize("bidirectional", [False, True])
+def test_dropout_between_layers_is_torch_s(name, form, bidirectional):
+    """On a CPU torch drops there by the same draws: outputs, states and gradients of three layers are the same."""
+    layer = make(name, num_layers=3, dropout=0.4, bidirectional=bidirectional, batch_first=form == "batch first")
+    x, h0 = draw(layer, 5, 1 if form == "unbatched" else 3)
+    if form == "batch first":
+        x = x.transpose(0, 1)
+    if form == "unbatched":
+        x, h0 = x[:, 0], tuple(part[:, 0] for part in parts(h0))
+        h0 = h0 if name == "LSTM" else h0[0]
+    x.requires_grad_()
+    found = []
+    for module in (layer, layer.to_torch()):
+        torch.manual_seed(5)
+        out, h_n = module(x, None if form == "no state" else h0)
+        results = (out, *parts(h_n))
+        trained = [p for p in module.parameters() if p.requires_grad]
+        found.append((*results, *gradients(results, nn.ParameterList(trained), x)))
+    for ours, theirs in zip(*found, strict=True):
+        close(ours, theirs)
+    torch.manual_seed(6)
+    assert not torch.equal(layer(x)[0], found[0][0])
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_unbatched(name):
     layer = make(name, num_layers=2, batch_first=True)
     x, h0 = draw(layer, 4, 1)

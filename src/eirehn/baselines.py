@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import _VF, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from .cells import one_bias
@@ -47,10 +47,31 @@ class OneBias(nn.RNNBase):
     def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> Any:
         """As torch's own, and by its kernels; under function transforms, which those have no rules for, by ours."""
         self._check(input, hx)
-        if torch._C._functorch.maybe_current_level() is None:
+        transformed = torch._C._functorch.maybe_current_level() is not None
+        drops = self.training and self.dropout > 0 and self.num_layers > 1
+        if not transformed and (isinstance(input, PackedSequence) or not drops):
             return super().forward(input, hx)
         rows = Rows.of(input, batch_first=self.batch_first)
-        return self._run(rows, self._initial_states(hx, rows))
+        states = self._initial_states(hx, rows)
+        return self._run(rows, states) if transformed else self._layer_by_layer(rows, states)
+
+    def _layer_by_layer(self, rows: Rows, states: tuple[Tensor, ...]) -> Any:
+        """By torch's kernels, with dropout between them. cuDNN's own draws from a state that is made anew after
+        every change of torch's generator, and cannot be while a training step is being recorded."""
+        kernel: Any = _VF.lstm if self.mode == "LSTM" else _VF.rnn_tanh
+        out = rows.data.unflatten(0, (len(rows.batch_sizes), rows.batch_sizes[0]))  # (T, B, X)
+        directions = self._cells // self.num_layers
+        last: list[tuple[Tensor, ...]] = []
+        for layer in range(self.num_layers):
+            if layer > 0:
+                out = F.dropout(out, self.dropout)
+            weights = self._flat_weights[4 * directions * layer : 4 * directions * (layer + 1)]
+            first = tuple(part[directions * layer : directions * (layer + 1)] for part in states)
+            given = first if self.mode == "LSTM" else first[0]
+            out, *state = kernel(out, given, weights, True, 1, 0.0, True, self.bidirectional, False)
+            last.append(tuple(state))
+        finals = tuple(rows.states_out(torch.cat(part)) for part in zip(*last, strict=True))
+        return rows.outputs(out.flatten(0, 1)), finals if self.mode == "LSTM" else finals[0]
 
     def _run(self, rows: Rows, states: tuple[Tensor, ...]) -> Any:
         from .ops.baselines import Order, recurrence

@@ -31,7 +31,7 @@ from eirehn.training.modules import Task
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 KINDS = {
     "RNN": {},
-    "LSTM": {},
+    "LSTM": {"num_layers": 2, "dropout": 0.5},
     "RHN": {},
     "SREHN": {},
     "ACT": {},
