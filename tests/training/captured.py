@@ -31,6 +31,7 @@ OPTIMIZERS: dict[str, dict[str, Any]] = {
     "adam": {"optimizer": "adam"},
     "adamw and all options": {"optimizer": "adamw", "recurrent_rate": 0.5, **ALL},
     "sgd": {"optimizer": "sgd", **ALL},
+    "adam that stops early": {"optimizer": "adam", "early": 0.6, "price": 1e-3},
     BACK: {"optimizer": "sgd", "learning_rate": 4.0, "retreat": 1.01, "clip": 1.0, "epochs": 5},
     "soap": {"optimizer": "soap", "epochs": 28, **ALL},  # 112 steps: it has a basis after 100
 }

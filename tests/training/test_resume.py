@@ -73,6 +73,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "optimizer": "adamw",
         "warmup": 0.2,
         "recurrent_rate": 0.5,
+        "early": 0.5,
     },
 }
 

@@ -73,7 +73,13 @@ class LanguageModel(nn.Module):
         return self._run(tokens, hx, None, max_depth, with_cost)[0]
 
     def run_watched(
-        self, tokens: Tensor, hx: Any = None, target: Tensor | None = None, *, with_cost: bool = False
+        self,
+        tokens: Tensor,
+        hx: Any = None,
+        target: Tensor | None = None,
+        *,
+        max_depth: int | None = None,
+        with_cost: bool = False,
     ) -> tuple[Outcome, Tensor, Tensor | None]:
         """As `run`, and what the network put out, (B, T, H). Of a model with a pointer or a mixture, where there is
         a `target`, (B, T), the prediction is the logarithm of what it gives that alone, (B, T), and there is the
@@ -82,7 +88,7 @@ class LanguageModel(nn.Module):
             raise ValueError(
                 "this model has no pointer (network.pointer is 0) and no mixture (network.mixture is 1)"
             )
-        return self._run(tokens, hx, target, None, with_cost)
+        return self._run(tokens, hx, target, max_depth, with_cost)
 
     @property
     def by_target(self) -> bool:

@@ -26,12 +26,13 @@ class Recorded(NamedTuple):
 class Captured:
     """Steps of `task` on a GPU: the batch is copied to where the graph reads it, and the graph replayed.
 
-    There is a graph for each form that a batch and the carried states take, such as a smaller last batch.
+    There is a graph for each form that a batch and the carried states take, such as a smaller last batch, and for
+    each number of inner steps after which a step stops the network.
     Recording one changes nothing of the training's state, so it does not matter when that is done: a training that
     was stopped and goes on has the bits of one that was not.
     """
 
-    LIMIT = 8  # graphs; batches of further forms run as they are, launch by launch
+    LIMIT = 24  # graphs; batches of further forms run as they are, launch by launch
 
     def __init__(self, task: Task, optimizer: torch.optim.Optimizer) -> None:
         self.task, self.optimizer = task, optimizer
@@ -58,7 +59,7 @@ class Captured:
 
     def _step(self, batch: Any) -> None:
         leaves, structure = tree_flatten((batch, self.task.carried))
-        form = (structure, *map(_form, leaves))
+        form = (self.task.stop, structure, *map(_form, leaves))
         if form not in self.recorded:
             if len(self.recorded) == self.LIMIT:
                 with self._beside():

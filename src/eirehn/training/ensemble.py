@@ -50,11 +50,17 @@ class Ensemble(nn.Module):
         return Outcome(prediction, state, depth, cost[0] if cost else None)
 
     def watched(
-        self, x: Tensor, hx: Any, target: Tensor | None, *, with_cost: bool = False
+        self,
+        x: Tensor,
+        hx: Any,
+        target: Tensor | None,
+        *,
+        max_depth: int | None = None,
+        with_cost: bool = False,
     ) -> tuple[Outcome, Tensor, Tensor | None]:
         """Of language models: as a call, and what their networks put out, (M, B, T, H), and where there is a
         `target`, (M, B, T), and they have pointers, the losses of those for it."""
-        found = self._run(x, hx, target, None, watched=True, with_cost=with_cost)
+        found = self._run(x, hx, target, None, watched=True, max_depth=max_depth, with_cost=with_cost)
         prediction, state, depth, *rest = found
         loss = rest.pop() if len(rest) > 1 + with_cost else None
         out = rest.pop()

@@ -37,8 +37,10 @@ class Task(pl.LightningModule):
         super().__init__()
         self.ensemble = Ensemble(members)
         self.optimisation = optimisation
+        self.max_depth = members[0].network.max_depth
         self.carried: Any = None  # the states a batch starts from, where a task reads on
         self.captured: Captured | None = None
+        self.stop: int | None = None  # inner steps after which this training step stops the network
         self.latest: dict[str, Tensor] = {}  # this epoch's figures, (M,) each
         # Not buffers: those follow the weights' type, and several processes would overwrite each other's.
         self.best = Best(self.ensemble)
@@ -113,6 +115,8 @@ class Task(pl.LightningModule):
         self.averages.start_epoch(self.current_epoch)
 
     def training_step(self, batch: tuple[Any, ...], batch_index: int) -> Tensor | None:
+        if self.optimisation.early:
+            self.stop = self.optimisation.stop(self.global_step, self.max_depth)
         if self.captured is None:
             return self.loss(batch)
         self._batch = batch  # for optimizer_step, which is not inside Lightning's autocast
@@ -140,11 +144,11 @@ class Task(pl.LightningModule):
     def _outcome(self, x: Tensor, target: Tensor, lengths: Tensor | None) -> tuple[Outcome, Tensor | None]:
         """What the members make of a batch, and what each is to lower besides its error and its depth, (M,)."""
         own = self.optimisation
-        with_cost = own.price > 0
+        options: dict[str, Any] = {"max_depth": self.stop, "with_cost": own.price > 0}
         if not (self.by_target or own.calms):
-            return self.ensemble(x, self.carried, lengths=lengths, with_cost=with_cost), None
+            return self.ensemble(x, self.carried, lengths=lengths, **options), None
         wanted = target if self.by_target else None
-        outcome, out, loss = self.ensemble.watched(x, self.carried, wanted, with_cost=with_cost)
+        outcome, out, loss = self.ensemble.watched(x, self.carried, wanted, **options)
         besides: list[Tensor] = []
         if own.calms:
             out = at_least_float32(out)  # (M, B, T, H)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -54,6 +55,9 @@ class Optimisation:
     """Each member's gradient is scaled down to this norm."""
     price: float = 0.0
     """Price of depth: this much times the mean cost of depth is added to the loss."""
+    early: float = 0.0
+    """Share of the training steps that stop the network after fewer inner steps than max_depth, each number of them
+    as often as another, so that it is of use whenever it is stopped."""
     pointer_loss: float = 0.0
     """Language models with a pointer: this much of the pointer's own loss is added (Merity et al. 2016)."""
     activation_penalty: float = 0.0
@@ -98,7 +102,7 @@ class Optimisation:
         finite("retreat", self.retreat, least=0.0)
         if self.retreat:
             self._check_retreat()
-        for name in ("warmup", "beta1", "beta2", "average", "smoothing"):
+        for name in ("warmup", "beta1", "beta2", "average", "smoothing", "early"):
             if not finite(name, getattr(self, name)) >= 0 or getattr(self, name) >= 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
 
@@ -110,6 +114,12 @@ class Optimisation:
             raise ValueError(f"retreat is for the optimizer sgd, got {self.optimizer}")
         if self.weight_decay:
             raise ValueError(f"retreat needs a weight_decay of 0 (penalty does the same), got {self.weight_decay}")
+
+    def stop(self, step: int, max_depth: int) -> int | None:
+        """After how many inner steps training step `step`, counted from 0, stops the network; None: it goes on to
+        its end. The same for a training that goes on as for one that was not stopped, and for all processes."""
+        draw = random.Random(f"early {step}")
+        return draw.randrange(1, max_depth) if draw.random() < self.early else None
 
     @property
     def calms(self) -> bool:

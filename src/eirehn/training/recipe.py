@@ -16,7 +16,7 @@ from ..data.own import FileData
 from ..data.ptb import PtbData
 from ..data.splits import Data
 from ..data.synthetic import SyntheticData
-from ..models import Network
+from ..models import SHALLOW, Network
 from .optimisation import Optimisation
 
 DATA: dict[str, type[Any]] = {each.kind: each for each in (SyntheticData, HarData, PtbData, TextData, FileData)}
@@ -71,6 +71,8 @@ class Recipe:
             raise ValueError(f"seeds must be integers of at least 0 and below 2**32, got {list(self.seeds)}")
         if self.optimisation.pointer_loss and not (self.network.pointer and self.data.task == "language"):
             raise ValueError("optimisation.pointer_loss is for language models with network.pointer")
+        if self.optimisation.early and (self.network.kind in SHALLOW or self.network.max_depth == 1):
+            raise ValueError("optimisation.early is for networks of several inner steps, which can be stopped")
         if self.optimisation.retreat and self.data.task == "classification":
             # Of few cases to validate on, one more that is told wrongly is a large share of all.
             raise ValueError("optimisation.retreat is not for classification, whose accuracy goes up and down")
