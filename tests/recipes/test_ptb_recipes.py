@@ -105,6 +105,7 @@ def test_rows_by_short_names() -> None:
     ("name", "recipe", "parameters"),
     [
         ("best", ptb.best(), 25_342_000),
+        ("early", ptb.early(), 25_342_000),
         ("pointer", ptb.pointing(), 25_144_000),
         ("scaling", ptb.scaling(), 25_057_888),
     ],
@@ -121,6 +122,12 @@ def test_our_own(name: str, recipe: Recipe, parameters: int) -> None:
     assert "words of 500, our recipe" in label(replace(recipe, network=replace(recipe.network, embedding_size=500)))
 
 
+def test_how_those_for_all_depths_and_of_several_softmaxes_are_called() -> None:
+    assert label(ptb.early()) == "EI-REHN-1200, depth 4, our recipe, 50% stopped early, recursive"
+    mixed = replace(ptb.best(), network=replace(ptb.best().network, mixture=10))
+    assert label(mixed) == "EI-REHN-1200, depth 4, 10 softmaxes, our recipe, recursive"
+
+
 def test_each_row_is_there_once() -> None:
     names = [row.name for row in ptb.recipes()]
-    assert len(set(names)) == len(names) == 17
+    assert len(set(names)) == len(names) == 18

@@ -22,7 +22,7 @@ def spread(values: Sequence[float]) -> float | None:
     return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
-OWN = ("-best", "ptb-pointer", "ptb-scaling")
+OWN = ("-best", "ptb-early", "ptb-pointer", "ptb-scaling")
 """How the names of recipes end that are not the paper's."""
 
 
@@ -44,6 +44,8 @@ def label(recipe: Recipe) -> str:
         text += f", words of {network.embedding_size}"
     if recipe.name.endswith(OWN):
         text += ", our recipe"
+    if recipe.optimisation.early:
+        text += f", {recipe.optimisation.early:.0%} stopped early"
     if "-price-" in recipe.name or recipe.optimisation.price:
         text += f", price {recipe.optimisation.price:.0e}".replace("e-0", "e-").replace("0e+00", "0")
     if network.kind == "EIREHN" and network.weight_update != "printed":
