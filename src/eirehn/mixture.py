@@ -16,7 +16,7 @@ class MixtureOfSoftmaxes(nn.Module):
     """`p(w) = Σ_k π_k softmax(E tanh(V_k h + c_k) + b)_w` with `π = softmax(U h)`, for `count` softmaxes over words
     that E, (V, `size`), and b, (V), tell apart.
 
-    The logits of one softmax are linear in h, so that over all h they have no more ranks than E has columns. A
+    The logits of one softmax are linear in h, so that over all h they have one rank more than E has columns. A
     mixture has no such bound."""
 
     def __init__(self, hidden_size: int, size: int, count: int, bound: float = 0.1) -> None:
