@@ -346,6 +346,39 @@ def test_dropout_between_layers_is_torch_s(name, form, bidirectional):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_dropout_between_layers_of_packed_sequences_is_torch_s(name):
+    layer = make(name, num_layers=3, dropout=0.4)
+    x, h0 = draw(layer, 5, 3)
+    packed = pack_padded_sequence(x, [2, 5, 3], enforce_sorted=False)
+    found = []
+    for module in (layer, layer.to_torch()):
+        torch.manual_seed(5)
+        out, h_n = module(packed, h0)
+        found.append((out.data, *parts(h_n)))
+    for ours, theirs in zip(*found, strict=True):
+        close(ours, theirs)
+    assert not torch.equal(layer.eval()(packed, h0)[0].data, found[0][0])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_dropout_between_layers_is_not_left_to_cudnn(name, monkeypatch):
+    """Whose draws cannot be recorded."""
+    dropped, original = [], torch.nn.functional.dropout
+
+    def dropout(x, p):
+        dropped.append((tuple(x.shape), p))
+        return original(x, p)
+
+    monkeypatch.setattr(torch.nn.functional, "dropout", dropout)
+    layer = make(name, num_layers=3, dropout=0.4)
+    x, h0 = draw(layer, 5, 2)
+    layer(x, h0)
+    assert dropped == [((5, 2, 3), 0.4)] * 2
+    layer.eval()(x, h0)
+    assert len(dropped) == 2
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_unbatched(name):
     layer = make(name, num_layers=2, batch_first=True)
     x, h0 = draw(layer, 4, 1)
