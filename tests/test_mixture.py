@@ -149,6 +149,25 @@ def test_more_ranks_than_one_softmax_has() -> None:
     assert ranks[1] <= 5 < 30 < ranks[3]
 
 
+@pytest.mark.parametrize(("start", "bound"), [({}, 1 / 8), ({"weight_bound": 0.01}, 0.01)])
+def test_its_first_values(start: dict[str, float], bound: float) -> None:
+    """As those of the map that one softmax has: up to 1/√H, or the bound that is given."""
+    torch.manual_seed(0)
+    mixture = LanguageModel(Network("LSTM", 64, mixture=3, embedding_size=8, start=start), 5).mixture
+    assert mixture is not None
+    for values in mixture.parameters():
+        assert 0.8 * bound < values.abs().max() <= bound
+
+
+def test_what_it_is_sure_of() -> None:
+    """A word that no softmax leaves a number float32 can hold has a logarithm all the same."""
+    mixture, out = MixtureOfSoftmaxes(4, 3, 2), torch.randn(2, 5, 4)
+    log_p = mixture(out, torch.randn(7, 3), torch.tensor([500.0, 0, 0, 0, 0, 0, 0]))
+    assert log_p.isfinite().all()
+    torch.testing.assert_close(log_p[..., 0], torch.zeros(2, 5))
+    assert (log_p[..., 1:] < -80).all()
+
+
 def test_few_digits_lose_no_more() -> None:
     """Under autocast the sums over words and softmaxes have all digits of float32."""
     torch.manual_seed(0)
