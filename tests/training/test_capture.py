@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from captured import (
@@ -17,8 +18,10 @@ from captured import (
     trained,
     went_back,
 )
+from torch import Tensor
+from torch.utils._pytree import tree_unflatten
 
-from eirehn.training.capture import Captured
+from eirehn.training.capture import Captured, Recorded
 from eirehn.training.fit import make_task
 from eirehn.training.modules import Task
 from eirehn.training.recipe import Hardware, Recipe
@@ -40,6 +43,34 @@ def test_the_whole_step_is_lightnings(options: str, tmp_path: Path) -> None:
         )
     same(tmp_path / "True", tmp_path / "False")
     assert went_back(tmp_path / "True") == (options == BACK)
+
+
+class Replayed:
+    """Does again what was recorded: the same number of inner steps, of what lies where it was read."""
+
+    def __init__(self, captured: Captured, batch: Any) -> None:
+        self.captured, self.batch, self.stop = captured, batch, captured.task.stop
+
+    def replay(self) -> None:
+        task = self.captured.task
+        asked, task.stop = task.stop, self.stop
+        self.captured._compute(self.batch)
+        task.stop = asked
+
+
+def test_there_is_a_graph_for_each_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, with graphs that are none."""
+
+    def record(self: Captured, leaves: list[Any], structure: Any) -> Recorded:
+        given = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
+        batch, carried = tree_unflatten(given, structure)
+        return Recorded(cast(Any, Replayed(self, batch)), given, carried)
+
+    monkeypatch.setattr(Task, "_can_capture", lambda self: self.capture)
+    monkeypatch.setattr(Captured, "_record", record)
+    for capture in (False, True):
+        trained(recipe(capture=capture, accelerator="cpu", early=0.6), tmp_path / str(capture))
+    same(tmp_path / "True", tmp_path / "False")
 
 
 @pytest.mark.usefixtures("_whole")

@@ -32,6 +32,8 @@ SETTING = [
     "13",
     "--optimisation.clip",
     "0.05",
+    "--optimisation.early",
+    "0.5",
     "--optimisation.price",
     "0.001",
     "--seeds",
