@@ -45,7 +45,7 @@ def label(recipe: Recipe) -> str:
     if recipe.name.endswith(OWN):
         text += ", our recipe"
     if recipe.optimisation.early:
-        text += f", {recipe.optimisation.early:.0%} stopped early"
+        text += f", {100 * recipe.optimisation.early:g}% stopped early"
     if "-price-" in recipe.name or recipe.optimisation.price:
         text += f", price {recipe.optimisation.price:.0e}".replace("e-0", "e-").replace("0e+00", "0")
     if network.kind == "EIREHN" and network.weight_update != "printed":
