@@ -78,7 +78,7 @@ class Network:
     layers above the first read then has `dropout` alone."""
     embedding_size: int | None = None
     """Language models: numbers that stand for a word; hidden_size where null. Where there are others than that, a
-    linear map brings outputs to so many."""
+    linear map brings outputs to so many, or those of a mixture do."""
     tied: bool = True
     """Language models: tell words apart by the matrix that embeds them."""
     pointer: int = 0
@@ -90,8 +90,8 @@ class Network:
     """Language models with a mixture: dropout on what those maps make, masked as output_dropout is."""
     start: Mapping[str, float] = field(default_factory=dict)
     """Initial values by name, as the cell's reset_parameters takes them: gate_bias, alpha, decay_bias, …;
-    weight_bound is for all networks, and in a language model for the embedding, the map to its size and the last
-    bias too."""
+    weight_bound is for all networks, and in a language model for the embedding, the maps to its size, the pointer
+    and the last bias too."""
 
     def __post_init__(self) -> None:
         if self.kind not in LAYERS:
