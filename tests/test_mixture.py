@@ -163,9 +163,8 @@ def test_what_it_is_sure_of() -> None:
     """A word that no softmax leaves a number float32 can hold has a logarithm all the same."""
     mixture, out = MixtureOfSoftmaxes(4, 3, 2), torch.randn(2, 5, 4)
     log_p = mixture(out, torch.randn(7, 3), torch.tensor([500.0, 0, 0, 0, 0, 0, 0]))
-    assert log_p.isfinite().all()
     torch.testing.assert_close(log_p[..., 0], torch.zeros(2, 5))
-    assert (log_p[..., 1:] < -80).all()
+    assert ((log_p[..., 1:] < -480) & (log_p[..., 1:] > -520)).all()
 
 
 def test_few_digits_lose_no_more() -> None:

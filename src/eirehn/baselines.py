@@ -47,19 +47,26 @@ class OneBias(nn.RNNBase):
     def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> Any:
         """As torch's own, and by its kernels; under function transforms, which those have no rules for, by ours."""
         self._check(input, hx)
-        transformed = torch._C._functorch.maybe_current_level() is not None
+        if torch._C._functorch.maybe_current_level() is not None:
+            rows = Rows.of(input, batch_first=self.batch_first)
+            return self._run(rows, self._initial_states(hx, rows))
         drops = self.training and self.dropout > 0 and self.num_layers > 1
-        if not transformed and (isinstance(input, PackedSequence) or not drops):
-            return super().forward(input, hx)
-        rows = Rows.of(input, batch_first=self.batch_first)
-        states = self._initial_states(hx, rows)
-        return self._run(rows, states) if transformed else self._layer_by_layer(rows, states)
+        if drops and isinstance(input, Tensor):
+            return self._layer_by_layer(input, hx)
+        return super().forward(input, hx)
 
-    def _layer_by_layer(self, rows: Rows, states: tuple[Tensor, ...]) -> Any:
+    def _layer_by_layer(self, input: Tensor, hx: Any) -> Any:
         """By torch's kernels, with dropout between them. cuDNN's own draws from a state that is made anew after
         every change of torch's generator, and cannot be while a training step is being recorded."""
         kernel: Any = _VF.lstm if self.mode == "LSTM" else _VF.rnn_tanh
-        out = rows.data.unflatten(0, (len(rows.batch_sizes), rows.batch_sizes[0]))  # (T, B, X)
+        batched = input.dim() == 3
+        out = input if batched else input.unsqueeze(1)
+        if batched and self.batch_first:
+            out = out.transpose(0, 1)  # (T, B, X)
+        zeros = out.new_zeros(self._cells, out.size(1), self.hidden_size)
+        states = (zeros, zeros) if hx is None else tuple(self._parts(hx))
+        if not (batched or hx is None):
+            states = tuple(part.unsqueeze(1) for part in states)
         directions = self._cells // self.num_layers
         last: list[tuple[Tensor, ...]] = []
         for layer in range(self.num_layers):
@@ -70,8 +77,12 @@ class OneBias(nn.RNNBase):
             given = first if self.mode == "LSTM" else first[0]
             out, *state = kernel(out, given, weights, True, 1, 0.0, True, self.bidirectional, False)
             last.append(tuple(state))
-        finals = tuple(rows.states_out(torch.cat(part)) for part in zip(*last, strict=True))
-        return rows.outputs(out.flatten(0, 1)), finals if self.mode == "LSTM" else finals[0]
+        finals = tuple(torch.cat(part) for part in zip(*last, strict=True))
+        if not batched:
+            out, finals = out.squeeze(1), tuple(part.squeeze(1) for part in finals)
+        elif self.batch_first:
+            out = out.transpose(0, 1)
+        return out, finals if self.mode == "LSTM" else finals[0]
 
     def _run(self, rows: Rows, states: tuple[Tensor, ...]) -> Any:
         from .ops.baselines import Order, recurrence

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 
 import torch
 import torch.nn.functional as F
@@ -16,7 +17,7 @@ class MixtureOfSoftmaxes(nn.Module):
     """`p(w) = Σ_k π_k softmax(E tanh(V_k h + c_k) + b)_w` with `π = softmax(U h)`, for `count` softmaxes over words
     that E, (V, `size`), and b, (V), tell apart.
 
-    The logits of one softmax are linear in h, so that over all h they have one rank more than E has columns. A
+    The logits of one softmax are linear in h: over all h they have at most one rank more than E has columns. A
     mixture has no such bound."""
 
     def __init__(self, hidden_size: int, size: int, count: int, bound: float = 0.1) -> None:
@@ -40,14 +41,14 @@ class MixtureOfSoftmaxes(nn.Module):
         latents = torch.tanh(self.latents(out))
         latents = (latents if drop is None else drop(latents)).unflatten(-1, (self.count, -1))  # (B, T, K, E)
         shares = at_least_float32(self.prior(out)).log_softmax(-1)  # (B, T, K)
-        if target is None:
-            p = torch.zeros((), dtype=shares.dtype, device=out.device)
-            for each, share in zip(
-                latents.unbind(-2), shares.exp().unbind(-1), strict=True
-            ):  # not all at once: V is large
-                p = p + share.unsqueeze(-1) * at_least_float32(F.linear(each, weight, bias)).softmax(-1)
-            return p.clamp(min=torch.finfo(p.dtype).tiny).log()
+        if target is None:  # one softmax after the other: V is large
+            each = zip(latents.unbind(-2), shares.unsqueeze(-2).unbind(-1), strict=True)  # (B, T, E), (B, T, 1)
+            return reduce(torch.logaddexp, (share + self._of_all(latent, weight, bias) for latent, share in each))
         logits = at_least_float32(F.linear(latents, weight, bias))  # (B, T, K, V)
         wanted = target.unsqueeze(-1).expand(logits.shape[:-1])
         entropies = F.cross_entropy(logits.flatten(0, -2), wanted.flatten(), reduction="none")
         return torch.logsumexp(shares - entropies.view(shares.shape), -1)
+
+    @staticmethod
+    def _of_all(latent: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+        return at_least_float32(F.linear(latent, weight, bias)).log_softmax(-1)  # (B, T, V)
