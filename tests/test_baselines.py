@@ -16,6 +16,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_
 from torch.utils.checkpoint import checkpoint
 
 import eirehn
+from eirehn.models import Network
 from eirehn.ops import baselines
 
 NAMES = ["RNN", "LSTM"]
@@ -325,6 +326,7 @@ def test_dropout_between_the_layers_of_an_ensemble(name):
 def test_dropout_between_layers_is_torch_s(name, form, bidirectional):
     """On a CPU torch drops there by the same draws: outputs, states and gradients of three layers are the same."""
     layer = make(name, num_layers=3, dropout=0.4, bidirectional=bidirectional, batch_first=form == "batch first")
+    layer.layer_by_layer = True
     x, h0 = draw(layer, 5, 1 if form == "unbatched" else 3)
     if form == "batch first":
         x = x.transpose(0, 1)
@@ -348,6 +350,7 @@ def test_dropout_between_layers_is_torch_s(name, form, bidirectional):
 @pytest.mark.parametrize("name", NAMES)
 def test_dropout_between_layers_of_packed_sequences_is_torch_s(name):
     layer = make(name, num_layers=3, dropout=0.4)
+    layer.layer_by_layer = True
     x, h0 = draw(layer, 5, 3)
     packed = pack_padded_sequence(x, [2, 5, 3], enforce_sorted=False)
     found = []
@@ -361,8 +364,8 @@ def test_dropout_between_layers_of_packed_sequences_is_torch_s(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_dropout_between_layers_is_not_left_to_cudnn(name, monkeypatch):
-    """Whose draws cannot be recorded."""
+def test_dropout_between_layers_of_a_network_is_not_left_to_cudnn(name, monkeypatch):
+    """Whose draws cannot be recorded. A layer that is nobody's is torch's own."""
     dropped, original = [], torch.nn.functional.dropout
 
     def dropout(x, p):
@@ -370,11 +373,12 @@ def test_dropout_between_layers_is_not_left_to_cudnn(name, monkeypatch):
         return original(x, p)
 
     monkeypatch.setattr(torch.nn.functional, "dropout", dropout)
-    layer = make(name, num_layers=3, dropout=0.4)
+    layer = Network(name, 3, num_layers=3, dropout=0.4).build(2).double()
     x, h0 = draw(layer, 5, 2)
-    layer(x, h0)
-    assert dropped == [((5, 2, 3), 0.4)] * 2
-    layer.eval()(x, h0)
+    layer(x.transpose(0, 1), h0)
+    assert dropped == [((5, 2, 3), 0.4)] * 2  # whichever axis is first, as torch does on a CPU
+    make(name, num_layers=3, dropout=0.4)(x, h0)
+    layer.eval()(x.transpose(0, 1), h0)
     assert len(dropped) == 2
 
 

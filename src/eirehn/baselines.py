@@ -21,6 +21,10 @@ class OneBias(nn.RNNBase):
     `load_state_dict` takes torch's own too, and adds up its two biases.
     """
 
+    layer_by_layer: bool = False
+    """In training, run one layer after the other with torch's dropout between them, as a recorded step needs it;
+    cuDNN, which is quicker at all of them at once, drops by a state of its own."""
+
     def __init__(
         self,
         input_size: int,
@@ -51,13 +55,13 @@ class OneBias(nn.RNNBase):
             rows = Rows.of(input, batch_first=self.batch_first)
             return self._run(rows, self._initial_states(hx, rows))
         drops = self.training and self.dropout > 0 and self.num_layers > 1
-        if drops and isinstance(input, Tensor):
+        if self.layer_by_layer and drops and isinstance(input, Tensor):
             return self._layer_by_layer(input, hx)
         return super().forward(input, hx)
 
     def _layer_by_layer(self, input: Tensor, hx: Any) -> Any:
-        """By torch's kernels, with dropout between them. cuDNN's own draws from a state that is made anew after
-        every change of torch's generator, and cannot be while a training step is being recorded."""
+        """By torch's kernels. (The state of cuDNN's dropout is made anew once torch's generator has been set, as it is
+        before a step is recorded, and cannot be made in the midst of that.)"""
         kernel: Any = _VF.lstm if self.mode == "LSTM" else _VF.rnn_tanh
         batched = input.dim() == 3
         out = input if batched else input.unsqueeze(1)

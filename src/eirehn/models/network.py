@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 from torch.utils._pytree import tree_map
 
-from ..baselines import LSTM, RNN
+from ..baselines import LSTM, RNN, OneBias
 from ..cells.base import default_bound, fill_uniform
 from ..checks import boolean, positive_int, probability
 from ..layers import ACT, EIREHN, RHN, SREHN, SRHN
@@ -145,6 +145,8 @@ class Network:
         if self.kind == "EIREHN":
             options |= {"hyper_size": self.hyper_size, "weight_update": self.weight_update}
         layer = LAYERS[self.kind](*sizes, **options)
+        if isinstance(layer, OneBias):
+            layer.layer_by_layer = True
         if self.start and self.kind not in FIXED + ELASTIC:
             fill_uniform(default_bound(self.start["weight_bound"], self.hidden_size), *layer.parameters())
         elif self.start:
