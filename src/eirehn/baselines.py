@@ -60,8 +60,8 @@ class OneBias(nn.RNNBase):
         return super().forward(input, hx)
 
     def _layer_by_layer(self, input: Tensor, hx: Any) -> Any:
-        """By torch's kernels. (The state of cuDNN's dropout is made anew once torch's generator has been set, as it is
-        before a step is recorded, and cannot be made in the midst of that.)"""
+        """By torch's kernels. (cuDNN's dropout makes its state anew once torch's generator has been set, as it is
+        before a step is recorded, and cannot in the midst of that.)"""
         kernel: Any = _VF.lstm if self.mode == "LSTM" else _VF.rnn_tanh
         batched = input.dim() == 3
         out = input if batched else input.unsqueeze(1)
