@@ -348,6 +348,23 @@ def test_dropout_between_layers_is_torch_s(name, form, bidirectional):
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_dropout_between_layers_with_weights_from_elsewhere(name):
+    """As trainings give them: to a frame without values."""
+    layer = make(name, num_layers=3, dropout=0.4)
+    layer.layer_by_layer = True
+    frame = copy.deepcopy(layer).to("meta")
+    x, h0 = draw(layer, 5, 3)
+    found = []
+    for call in (lambda: functional_call(frame, dict(layer.named_parameters()), (x, h0)), lambda: layer(x, h0)):
+        torch.manual_seed(5)
+        out, h_n = call()
+        results = (out, *parts(h_n))
+        found.append((*results, *gradients(results, layer)))
+    for ours, theirs in zip(*found, strict=True):
+        assert torch.equal(ours, theirs)
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_dropout_between_layers_of_packed_sequences_is_torch_s(name):
     layer = make(name, num_layers=3, dropout=0.4)
     layer.layer_by_layer = True

@@ -63,6 +63,7 @@ class OneBias(nn.RNNBase):
         """By torch's kernels. (cuDNN's dropout makes its state anew once torch's generator has been set, as it is
         before a step is recorded, and cannot in the midst of that.)"""
         kernel: Any = _VF.lstm if self.mode == "LSTM" else _VF.rnn_tanh
+        self._update_flat_weights()  # functional_call may have exchanged them
         batched = input.dim() == 3
         out = input if batched else input.unsqueeze(1)
         if batched and self.batch_first:
