@@ -68,10 +68,9 @@ class OneBias(nn.RNNBase):
         out = input if batched else input.unsqueeze(1)
         if batched and self.batch_first:
             out = out.transpose(0, 1)  # (T, B, X)
-        zeros = out.new_zeros(self._cells, out.size(1), self.hidden_size)
-        states = (zeros, zeros) if hx is None else tuple(self._parts(hx))
-        if not (batched or hx is None):
-            states = tuple(part.unsqueeze(1) for part in states)
+        states: tuple[Tensor, ...] = (out.new_zeros(self._cells, out.size(1), self.hidden_size),) * 2
+        if hx is not None:
+            states = tuple(part if batched else part.unsqueeze(1) for part in self._parts(hx))
         directions = self._cells // self.num_layers
         last: list[tuple[Tensor, ...]] = []
         for layer in range(self.num_layers):
