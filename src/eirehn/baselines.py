@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import torch
@@ -79,7 +80,10 @@ class OneBias(nn.RNNBase):
             weights = self._flat_weights[4 * directions * layer : 4 * directions * (layer + 1)]
             first = tuple(part[directions * layer : directions * (layer + 1)] for part in states)
             given = first if self.mode == "LSTM" else first[0]
-            out, *state = kernel(out, given, weights, True, 1, 0.0, True, self.bidirectional, False)
+            with warnings.catch_warnings():
+                # The weights of one layer do not lie together. That they are copied takes little beside the rest.
+                warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
+                out, *state = kernel(out, given, weights, True, 1, 0.0, True, self.bidirectional, False)
             last.append(tuple(state))
         finals = tuple(torch.cat(part) for part in zip(*last, strict=True))
         if not batched:

@@ -74,8 +74,8 @@ def test_the_recipe_is_that_of_the_reading_in_fewer_epochs() -> None:
         assert (o.penalty, o.weight_decay, o.sum_steps, o.average) == (1e-7, 0.0, True, 0.0)
         drops = (n.word_dropout, n.input_dropout, n.hidden_dropout, n.output_dropout)
         assert drops == (0.25, 0.75, 0.25, 0.75)
-        assert n.start["weight_bound"] == 0.04
-        assert n.start["gate_bias"] == -2.0
+        own = {"gate_bias": -1.0, "alpha": 0.15} if n.kind == "EIREHN" else {"gate_bias": -2.0}
+        assert n.start == {"weight_bound": 0.04, **own}
         assert n.tied
         assert n.num_layers == 1
 
