@@ -1,14 +1,15 @@
 """Tries settings of a language model on a part of the Penn Treebank small enough for a CPU.
 
-    python benchmarks/search_text.py plan.json --json found.json [--tokens 200000] [--words 2000] [--seconds 3000]
+    python benchmarks/search_text.py plan.json --json found.json [--tokens 200000] [--words 2000] [--caps]
 
 The plan is a list of objects {"name", "network", "optimisation"} with fields of `Network` and `Optimisation` beside
-the defaults below, tried in order while time is left. The model reads the first `--tokens` of the training part, in
-which all but the `--words` most frequent words are `<unk>`, and is validated on the first tenth as many of the
-validation part. The test part is not read. A training that gets lost is stopped.
+the defaults below, tried in order while `--seconds` are left. The model reads the first `--tokens` of the training
+part, in which all but the `--words` most frequent words are `<unk>`, and is validated on the first tenth as many of
+the validation part. The test part is not read. A training that gets lost is stopped.
 
 Beside perplexity there is the rate at which two states of the trained network that differ a little draw apart as it
 reads on, per token (its largest Lyapunov exponent). Above 0 it is chaotic: gradients over time grow without bound.
+With `--caps` there is also validation perplexity when all words are stopped after 1, 2, … inner steps.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from torch import Tensor
 import eirehn.training.fit as fit
 from eirehn.data.folder import kept
 from eirehn.data.language import TextData
+from eirehn.data.splits import Split
 from eirehn.data.vocabulary import UNK
 from eirehn.files import write_json
 from eirehn.models import ELASTIC, FIXED, LanguageModel, Network
@@ -90,7 +92,7 @@ class Curve(pl.Callback):
             trainer.should_stop = True
 
 
-def attempt(settings: dict[str, Any], data: TextData) -> dict[str, Any]:
+def attempt(settings: dict[str, Any], data: TextData, *, caps: bool = False) -> dict[str, Any]:
     network = {**NETWORK, **settings.get("network", {})}
     if network["kind"] in FIXED + ELASTIC:
         network["start"] = {**START, **network.get("start", {})}
@@ -109,7 +111,9 @@ def attempt(settings: dict[str, Any], data: TextData) -> dict[str, Any]:
         fit.make_trainer(recipe, None, [curve]).fit(task, datamodule=fit.Data(recipe, splits))
     best = min((each["perplexity"] for each in curve.epochs), default=math.nan)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    task.to(device).ensemble.load(task.best.values)
+    task.to(device)
+    capped = by_max_depth(recipe, task, splits.validation) if caps else None
+    task.ensemble.load(task.best.values)
     model = task.ensemble.member(0).eval()
     assert isinstance(model, LanguageModel)
     known = recipe.network.kind in FIXED + ELASTIC and recipe.network.num_layers == 1
@@ -120,8 +124,20 @@ def attempt(settings: dict[str, Any], data: TextData) -> dict[str, Any]:
         "best": best,
         "exponent": round(exponent(model, tokens), 4) if known else None,
         "seconds": round(time.monotonic() - begun, 1),
+        **({} if capped is None else {"by_max_depth": capped}),
         "curve": curve.epochs,
     }
+
+
+def by_max_depth(recipe: Recipe, task: Task, text: Split) -> list[float]:
+    """Of the best weights, in as many columns as validation has during the training."""
+    found = []
+    for depth in range(1, recipe.network.max_depth + 1):
+        parts = fit.final_parts(recipe, text, recipe.optimisation.batch_size)
+        with fit.precision(recipe, task.device):
+            metric, _ = task.measure(parts, task.best.values, max_depth=depth)
+        found.append(round(metric[0], 4))
+    return found
 
 
 @torch.no_grad()
@@ -155,6 +171,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=200_000)
     parser.add_argument("--words", type=int, default=2000)
     parser.add_argument("--seconds", type=float, default=math.inf)
+    parser.add_argument("--caps", action="store_true")
     args = parser.parse_args()
     plan, rows, until = json.loads(args.plan.read_text()), [], time.monotonic() + args.seconds
     with tempfile.TemporaryDirectory() as folder:
@@ -162,7 +179,7 @@ def main() -> None:
         for settings in plan:
             if time.monotonic() > until:
                 break
-            rows.append(attempt(settings, data))
+            rows.append(attempt(settings, data, caps=args.caps))
             row = {name: value for name, value in rows[-1].items() if name not in ("settings", "curve")}
             print(settings["name"], row, flush=True)
             about = {"tokens": args.tokens, "words": args.words, **provenance()}

@@ -111,13 +111,17 @@ def test_searching_settings_of_a_language_model(tmp_path: Path, monkeypatch: pyt
         for kind, own in (("RHN", {}), ("EIREHN", start))
     ]
     (tmp_path / "plan.json").write_text(json.dumps(plan))
-    arguments = ["plan.json", "--json", "found.json", "--tokens", "900", "--words", "4"]
+    arguments = ["plan.json", "--json", "found.json", "--tokens", "900", "--words", "4", "--caps"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["search_text.py", *arguments])
     module.main()
     rows = json.loads((tmp_path / "found.json").read_text())["rows"]
     assert [len(row["curve"]) for row in rows] == [2, 2]
     assert all(1 < row["best"] < 10 and row["exponent"] < 0 for row in rows)
+    for row in rows:
+        assert row["by_max_depth"][-1] == pytest.approx(row["best"], rel=1e-4)
+        assert len(row["by_max_depth"]) == 4
+    assert len(set(rows[-1]["by_max_depth"])) == 4  # it is stopped indeed
     data = module.write_texts(tmp_path, 15, 2)
     assert Path(data.train).read_text() == "a b <unk> a b <unk>\na a b\na b <unk> a\n"
 
