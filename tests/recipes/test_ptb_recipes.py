@@ -123,7 +123,7 @@ def test_our_own(name: str, recipe: Recipe, parameters: int) -> None:
 
 
 def test_how_those_for_all_depths_and_of_several_softmaxes_are_called() -> None:
-    assert label(ptb.early()) == "EI-REHN-1200, depth 4, our recipe, 50% stopped early, recursive"
+    assert label(ptb.early()) == "EI-REHN-1200, depth 4, our recipe, 25% stopped early, recursive"
     seldom = replace(ptb.early(), optimisation=replace(ptb.early().optimisation, early=0.004))
     assert ", 0.4% stopped early" in label(seldom)
     mixed = replace(ptb.best(), network=replace(ptb.best().network, mixture=10))

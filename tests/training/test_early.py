@@ -24,7 +24,8 @@ def test_how_often_and_where(early: float, max_depth: int) -> None:
     """Binomial counts, none further than five deviations from what is asked for."""
     steps, own = 5000, Optimisation(early=early)
     found = Counter(own.stop(step, max_depth) for step in range(steps))
-    wanted = {None: 1 - early, **dict.fromkeys(range(1, max_depth), early / (max_depth - 1))}
+    fewer = range(1, max_depth)
+    wanted = {None: 1 - early, **{stop: early * stop / sum(fewer) for stop in fewer}}
     assert set(found) == set(wanted)
     for stop, share in wanted.items():
         assert abs(found[stop] - steps * share) < 5 * (steps * share * (1 - share)) ** 0.5, stop
@@ -41,7 +42,7 @@ def test_training_stops_and_validation_does_not(tmp_path: Path, monkeypatch: pyt
         return run(self, *given, max_depth=max_depth, **options)
 
     monkeypatch.setattr(Ensemble, "_run", watched)
-    plan = small(early=0.6)
+    plan = small(early=0.8)
     fit.train(plan, tmp_path)
     assert seen[True] == [plan.optimisation.stop(step, 3) for step in range(12)]
     assert set(seen[True]) == {None, 1, 2}

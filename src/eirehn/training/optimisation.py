@@ -56,8 +56,8 @@ class Optimisation:
     price: float = 0.0
     """Price of depth: this much times the mean cost of depth is added to the loss."""
     early: float = 0.0
-    """Share of the training steps that stop the network after fewer inner steps than max_depth, each number of them
-    as often as another, so that it is of use whenever it is stopped."""
+    """Share of the training steps that stop the network after fewer inner steps than max_depth: after r of them r
+    times as often as after one. So it is of use whenever it is stopped."""
     pointer_loss: float = 0.0
     """Language models with a pointer: this much of the pointer's own loss is added (Merity et al. 2016)."""
     activation_penalty: float = 0.0
@@ -119,7 +119,10 @@ class Optimisation:
         """After how many inner steps training step `step`, counted from 0, stops the network; None: it goes on to
         its end. The same for a training that goes on as for one that was not stopped, and for all processes."""
         draw = random.Random(f"early {step}")
-        return draw.randrange(1, max_depth) if draw.random() < self.early else None
+        if draw.random() >= self.early:
+            return None
+        fewer = range(1, max_depth)
+        return draw.choices(fewer, fewer)[0]
 
     @property
     def calms(self) -> bool:
