@@ -112,11 +112,12 @@ def attempt(settings: dict[str, Any], data: TextData, *, caps: bool = False) -> 
     best = min((each["perplexity"] for each in curve.epochs), default=math.nan)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     task.to(device)
-    capped = by_max_depth(recipe, task, splits.validation) if caps else None
+    deep = recipe.network.kind in FIXED + ELASTIC
+    capped = by_max_depth(recipe, task, splits.validation) if caps and deep else None
     task.ensemble.load(task.best.values)
     model = task.ensemble.member(0).eval()
     assert isinstance(model, LanguageModel)
-    known = recipe.network.kind in FIXED + ELASTIC and recipe.network.num_layers == 1
+    known = deep and recipe.network.num_layers == 1
     tokens = splits.validation.x.flatten()[:1200].to(device)
     return {
         "settings": settings,

@@ -110,12 +110,15 @@ def test_searching_settings_of_a_language_model(tmp_path: Path, monkeypatch: pyt
         {"name": kind, "network": {"kind": kind, "hidden_size": 4, "start": own}, "optimisation": {"epochs": 2}}
         for kind, own in (("RHN", {}), ("EIREHN", start))
     ]
+    plan.insert(0, {"name": "LSTM", "network": {"kind": "LSTM", "hidden_size": 4, "hidden_dropout": 0.0}})
+    plan[0]["optimisation"] = {"epochs": 2}
     (tmp_path / "plan.json").write_text(json.dumps(plan))
     arguments = ["plan.json", "--json", "found.json", "--tokens", "900", "--words", "4", "--caps"]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["search_text.py", *arguments])
     module.main()
-    rows = json.loads((tmp_path / "found.json").read_text())["rows"]
+    shallow, *rows = json.loads((tmp_path / "found.json").read_text())["rows"]
+    assert "by_max_depth" not in shallow
     assert [len(row["curve"]) for row in rows] == [2, 2]
     assert all(1 < row["best"] < 10 and row["exponent"] < 0 for row in rows)
     for row in rows:

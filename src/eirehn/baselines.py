@@ -81,7 +81,7 @@ class OneBias(nn.RNNBase):
             first = tuple(part[directions * layer : directions * (layer + 1)] for part in states)
             given = first if self.mode == "LSTM" else first[0]
             with warnings.catch_warnings():
-                # The weights of one layer do not lie together. That they are copied takes little beside the rest.
+                # The weights of one layer do not lie together where those of all do: cuDNN copies them.
                 warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
                 out, *state = kernel(out, given, weights, True, 1, 0.0, True, self.bidirectional, False)
             last.append(tuple(state))
