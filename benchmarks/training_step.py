@@ -97,6 +97,7 @@ def cases() -> dict[str, Recipe]:
         "ptb": ptb.ei_rehn(1200, 4),
         "ptb RHN": ptb.rhn(1050, 4),
         "ptb RHN, depth 10": ptb.rhn(830, 10),
+        "ptb LSTM": ptb.lstm(1500),
     }
 
 

@@ -71,6 +71,12 @@ static Words load_shared_state(const bf16* from) {
 
 static int load_flag(const int* from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
 
+static void send_for(unsigned char* to, const unsigned char* from) {
+    if (reinterpret_cast<size_t>(to) % 16 != 0 || reinterpret_cast<size_t>(from) % 16 != 0) abort();
+    memcpy(to, from, 16);
+}
+static void wait_for_sent() { pthread_barrier_wait(&block->warps[own_thread / 32].barrier); }
+
 static float half_of(unsigned word, int which) { return widened(which ? word >> 16 : word & 0xffff); }
 
 // The layout of mma.m16n8k16 by the PTX manual: a 16 × 16 by rows, b 16 × 8 by columns, c 16 × 8.

@@ -28,6 +28,7 @@ struct Arguments {
     float* sums;
     bf16* board;
     unsigned* counters;
+    unsigned char* others;  // sets of W_h that have no room
     int B, T, R;
 };
 
@@ -121,11 +122,11 @@ __device__ void run_units(const Arguments& given) {
     float* sums = reinterpret_cast<float*>(memory);  // [set][which][thread]
     float* gates = sums + SETS * SUMS * THREADS;
     unsigned char* W = memory + HEAD;
-    unsigned char* S = W + SETS * W_BYTES;
+    unsigned char* S = W + PLACES * W_BYTES;
     float* slabs = reinterpret_cast<float*>(S + S_BYTES);
     const int n0 = (block_index() - Z_BLOCKS) * UNITS;
     for (int set = 0; set < SETS; set++) {
-        const Kept kept = {W + set * W_BYTES, UNITS, HALVES * HB};
+        const Kept kept = {home<W_BYTES>(W, given.others, set), UNITS, HALVES * HB};
         clear(kept);
         for (int part = 0; part < HALVES; part++) {
             const bf16* from = part < 2 ? given.W_h + int64(set * 2 + part) * HP * HP : given.W_ah;
@@ -184,7 +185,7 @@ __device__ void run_units(const Arguments& given) {
             const bf16* seen = given.board + number % 2 * SIDE;
             bf16* side = given.board + ++number % 2 * SIDE;
             float dmh = 0.0f, from_z_s = 0.0f, from_z_g = 0.0f;
-            const unsigned char* weights = W + (SETS > 1 && !top ? r : 0) * W_BYTES;
+            const unsigned char* weights = ready<W_BYTES>(W, SETS > 1 && !top ? r : 0);
             {
                 float sum[1][COLUMNS][4];
                 if (top) {
@@ -257,6 +258,7 @@ __device__ void run_units(const Arguments& given) {
             }
             arrive(given.counters);
             states += UNIT_BLOCKS;
+            bring<UNITS, HALVES * HB>(W, given.others, top ? R - 1 : r - 1);
             if (mine) {
                 bf16* item = given.grads + (int64(slot) * B + b) * GRADS + n;
 #pragma unroll

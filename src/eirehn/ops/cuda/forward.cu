@@ -29,6 +29,7 @@ struct Arguments {
     const float* h0;  // (B, HP)
     bf16* board;
     unsigned* counters;
+    unsigned char* others;  // sets of W_h that have no room
     int B, T, R;
 };
 
@@ -121,11 +122,11 @@ __device__ void run_units(const Arguments& given) {
     int* deepest = reinterpret_cast<int*>(memory);
     float* constants = reinterpret_cast<float*>(memory + 16);
     unsigned char* W = memory + HEAD;
-    unsigned char* P = W + SETS * W_BYTES;
+    unsigned char* P = W + PLACES * W_BYTES;
     float* slabs = reinterpret_cast<float*>(P + P_BYTES);
     const int n0 = (block_index() - Z_BLOCKS) * UNITS;
     for (int set = 0; set < SETS; set++) {
-        const Kept kept = {W + set * W_BYTES, HALVES * UNITS, HB};
+        const Kept kept = {home<W_BYTES>(W, given.others, set), HALVES * UNITS, HB};
         clear(kept);
         for (int part = 0; part < HALVES; part++) {
             const bf16* from = part < 2 ? given.W_h + int64(set * 2 + part) * HP * HP : given.W_ah;
@@ -194,7 +195,7 @@ __device__ void run_units(const Arguments& given) {
             } else {
                 constexpr int TILES = tiles_of(2 * UNITS);
                 float sum[TILES][COLUMNS][4];
-                multiply<TILES, HALVES * UNITS, HB, 3>(sum, W + set * W_BYTES, seen);
+                multiply<TILES, HALVES * UNITS, HB, 3>(sum, ready<W_BYTES>(W, set), seen);
                 spread<TILES, 2, UNITS>(sum, slabs);
                 if (mine) {
                     Wh_s = total<2, UNITS>(slabs, 0, j, b);
@@ -265,6 +266,7 @@ __device__ void run_units(const Arguments& given) {
                 announce(given.counters);
             }
             states += UNIT_BLOCKS;
+            bring<HALVES * UNITS, HB>(W, given.others, r < R ? set + 1 : 0);
             if (mine && KEEP) {
                 if (HYPER) {
                     bf16* at = given.sgz + (int64(slot) * B + b) * SGZ + n;

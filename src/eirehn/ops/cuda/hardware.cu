@@ -43,6 +43,16 @@ __device__ __forceinline__ int load_flag(const int* from) {
     return y;
 }
 
+// 16 bytes on their way into shared memory, and the wait of a warp for all that its lanes sent for.
+__device__ __forceinline__ void send_for(unsigned char* to, const unsigned char* from) {
+    const unsigned at = unsigned(__cvta_generic_to_shared(to));
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(at), "l"(from) : "memory");
+}
+__device__ __forceinline__ void wait_for_sent() {
+    asm volatile("cp.async.wait_all;" ::: "memory");
+    sync_warp();
+}
+
 // One product of a 16 × 16 tile of weights (a) and 16 × 8 of the state (b), added to c.
 __device__ __forceinline__ void multiply_add(
     float (&c)[4], unsigned a0, unsigned a1, unsigned a2, unsigned a3, unsigned b0, unsigned b1

@@ -76,6 +76,39 @@ __device__ void keep_columns(
     }
 }
 
+// An RHN has a set of weights for every inner step. Those that have no room stay in global memory, [block][set], as they
+// would lie in shared memory, and come one after the other into the last place there, each behind the product before it.
+constexpr bool BROUGHT = KEPT < SETS;
+constexpr int PLACES = BROUGHT ? KEPT + 1 : SETS;
+
+template <int BYTES>
+__device__ __forceinline__ unsigned char* home(unsigned char* kept, unsigned char* others, int set) {
+    if (!BROUGHT || set < KEPT) return kept + set * BYTES;
+    return others + (int64(block_index() - Z_BLOCKS) * (SETS - KEPT) + set - KEPT) * BYTES;
+}
+
+// A warp brings what it will multiply itself: COUNT blocks of ROWS rows, from where `multiply` begins.
+template <int ROWS, int COUNT>
+__device__ __forceinline__ void bring(unsigned char* kept, unsigned char* others, int set) {
+    constexpr int BYTES = COUNT * ROWS * 64;
+    if (!BROUGHT || set < KEPT) return;
+    const unsigned char* from = home<BYTES>(kept, others, set);
+    unsigned char* to = kept + KEPT * BYTES;
+    for (int block = (thread_index() / 32 + block_index()) % WARPS; block < COUNT; block += WARPS) {
+        for (int at = thread_index() % 32 * 16; at < ROWS * 64; at += 512) {
+            send_for(to + block * ROWS * 64 + at, from + block * ROWS * 64 + at);
+        }
+    }
+}
+
+// Where a set lies that was kept or brought.
+template <int BYTES>
+__device__ __forceinline__ const unsigned char* ready(const unsigned char* kept, int set) {
+    if (!BROUGHT || set < KEPT) return kept + set * BYTES;
+    wait_for_sent();
+    return kept + KEPT * BYTES;
+}
+
 // Weights of ROWS rows times z¹, a constant.
 template <int ROWS>
 __device__ void first_products(float* to, float* scratch, const unsigned char* weights, const bf16* z) {

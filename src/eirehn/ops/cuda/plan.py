@@ -1,7 +1,8 @@
 """Which block keeps which weights, and whether they fit.
 
 A block has a multiprocessor to itself. Some own 16 rows of the hypernetwork's z, the others a few hidden units, and
-each keeps its rows of all weights in shared memory for the whole sequence.
+each keeps its rows of all weights in shared memory for the whole sequence. An RHN has a set of weights for every
+inner step: those that have no room are brought, one after the other, before they are needed.
 """
 
 from __future__ import annotations
@@ -19,13 +20,16 @@ _SPARE = 1024  # a product may read so far behind its weights, into results that
 
 class Plan(NamedTuple):
     """units: of a block, and how many blocks; row_blocks: with 16 rows of z each. slabs: warps whose sums have room
-    side by side. memory: bytes of shared memory."""
+    side by side. kept: sets of weights that stay on the chip. memory: bytes of shared memory; others: of the other
+    sets of all blocks."""
 
     units: int
     unit_blocks: int
     row_blocks: int
     slabs: int
+    kept: int
     memory: int
+    others: int = 0
 
     @property
     def blocks(self) -> int:
@@ -43,32 +47,46 @@ def plan(size: Sizes, processors: int, limit: int, threads: int, *, backward: bo
     # Many units share one reading of the state; sums that have room for all warps need not be added in rounds.
     for slabs in (warps, warps // 2, warps // 4):
         for units in range(most, fewest - 1, -1):
-            memory = _memory(size, units, slabs, threads, backward)
+            memory = _memory(size, units, slabs, sets(size), threads, backward)
             if memory <= limit:
-                return Plan(units, -(-size.HP // units), row_blocks, slabs, memory)
+                return Plan(units, -(-size.HP // units), row_blocks, slabs, sets(size), memory)
+    units = max(fewest, ROWS // 2)  # both halves of fewer would not fill a tile
+    for slabs in (warps, warps // 2, warps // 4):
+        for kept in range(sets(size) - 2 if units <= most else 0, 0, -1):
+            memory = _memory(size, units, slabs, kept + 1, threads, backward)
+            if memory <= limit:
+                count = -(-size.HP // units)
+                others = count * (sets(size) - kept) * _set(size, units)
+                return Plan(units, count, row_blocks, slabs, kept, memory, others)
     return None
 
 
-def _memory(size: Sizes, units: int, slabs: int, threads: int, backward: bool) -> int:
-    needs = _backward_needs(size, units, threads) if backward else _forward_needs(size, units)
+def sets(size: Sizes) -> int:
+    return size.R if size.own else 1
+
+
+def _memory(size: Sizes, units: int, slabs: int, places: int, threads: int, backward: bool) -> int:
+    needs = _backward_needs(size, units, places, threads) if backward else _forward_needs(size, units, places)
     return max(fixed + slabs * samples(size.B) * wide * 4 for fixed, wide in needs) + _SPARE
 
 
-def _forward_needs(size: Sizes, units: int) -> list[tuple[int, int]]:
+def _set(size: Sizes, units: int) -> int:
+    """Bytes of a block's part of one set of W_h, and of W_ah."""
+    return (3 if size.elastic else 2) * blocks(size.HP) * units * 64
+
+
+def _forward_needs(size: Sizes, units: int, places: int) -> list[tuple[int, int]]:
     """Bytes kept, and numbers a sample in the sums of the largest product, of a unit's block and of another."""
-    sets = size.R if size.own else 1
     halves, projections = 3 if size.elastic else 2, size.projected // size.HP
-    constants = 2 * sets + projections + (2 if size.gated else 0) + 3
+    constants = 2 * sets(size) + projections + (2 if size.gated else 0) + 3
     head = 16 + -(-constants * units // 4) * 16
-    weights = (sets * halves * blocks(size.HP) + projections * blocks(size.ZP)) * units * 64
+    weights = places * _set(size, units) + projections * blocks(size.ZP) * units * 64
     return [(head + weights, max(halves, projections) * _pitch(units)), *_hyper_needs(size, 2)]
 
 
-def _backward_needs(size: Sizes, units: int, threads: int) -> list[tuple[int, int]]:
-    sets = size.R if size.own else 1
-    halves, sums = (3, 4) if size.elastic else (2, 2)
-    head = sets * sums * threads * 4 + -(-3 * units // 4) * 16
-    weights = (sets * halves * blocks(size.HP) + 2 * blocks(size.ZP)) * units * 64
+def _backward_needs(size: Sizes, units: int, places: int, threads: int) -> list[tuple[int, int]]:
+    head = sets(size) * (4 if size.elastic else 2) * threads * 4 + -(-3 * units // 4) * 16
+    weights = places * _set(size, units) + 2 * blocks(size.ZP) * units * 64
     wide = (2 if size.hyper else 1) * _pitch(units)
     return [(head + weights, wide), *_hyper_needs(size, size.projected // size.HP)]
 

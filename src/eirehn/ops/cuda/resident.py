@@ -14,7 +14,7 @@ from torch import Tensor
 
 from . import nvrtc
 from .machine import Kernel, Machine, machine_of, text
-from .plan import Plan, board, plan, samples
+from .plan import Plan, board, plan, samples, sets
 
 if TYPE_CHECKING:
     from ..triton.large.weights import Sizes
@@ -23,11 +23,11 @@ Given = dict[str, Tensor | None]
 
 FORWARD = (
     "u", "mask", "W_h", "W_ah", "b", "alpha", "beta", "W_zs", "W_z", "b_z", "P", "P_bar", "b_bar", "batch_sizes",
-    "offsets", "out", "alphas", "flags", "ew", "mh", "sgz", "h0", "board", "counters",
+    "offsets", "out", "alphas", "flags", "ew", "mh", "sgz", "h0", "board", "counters", "others",
 )  # fmt: skip
 BACKWARD = (
     "mask", "W_h", "W_ah", "W_zs", "W_z", "P", "P_bar", "alpha", "beta", "batch_sizes", "offsets", "alphas",
-    "flags", "d_out", "d_cost", "d_u", "ew", "grads", "carry", "sums", "board", "counters",
+    "flags", "d_out", "d_cost", "d_u", "ew", "grads", "carry", "sums", "board", "counters", "others",
 )  # fmt: skip
 _COUNTERS = 64  # the two in use lie on lines of their own
 _FIXED = {
@@ -44,7 +44,7 @@ TYPES: dict[str, dict[str, tuple[str, ...]]] = {
 
 
 def forward_pass(size: Sizes, update: int, given: Given, *, reverse: bool, keep: bool) -> bool:
-    """`given` by the names of `FORWARD`, less the last two. False where these kernels are not for the device, the
+    """`given` by the names of `FORWARD`, less the last three. False where these kernels are not for the device, the
     dtypes or the sizes: nothing was done then."""
     more = {"MASKED": given["mask"] is not None, "REVERSE": reverse, "KEEP": keep}
     return _launch("forward", FORWARD, size, update, given, more)
@@ -75,7 +75,8 @@ def _launch(
     if kernel is None:
         return False
     talk = torch.zeros(_COUNTERS + board(size, backward=backward) // 2, dtype=torch.int32, device=weight.device)
-    tensors = given | {"counters": talk, "board": talk[_COUNTERS:]}
+    others = torch.empty(chosen.others, dtype=torch.uint8, device=weight.device) if chosen.others else None
+    tensors = given | {"counters": talk, "board": talk[_COUNTERS:], "others": others}
     kernel(chosen.blocks, packed([tensors[each] for each in order], [size.B, size.T, size.R]))
     return True
 
@@ -104,7 +105,7 @@ def constants(size: Sizes, chosen: Plan, update: int, threads: int, more: dict[s
     """What the kernels are compiled for."""
     return {
         "THREADS": threads, "H": size.H, "HP": size.HP, "Z": size.Z, "ZP": size.ZP, "WIDTH": size.width,
-        "GRADS": size.grads, "KIND": update, "ELASTIC": size.elastic, "SETS": size.R if size.own else 1,
+        "GRADS": size.grads, "KIND": update, "ELASTIC": size.elastic, "SETS": sets(size), "KEPT": chosen.kept,
         "UNITS": chosen.units, "UNIT_BLOCKS": chosen.unit_blocks, "Z_BLOCKS": chosen.row_blocks,
         "COLUMNS": -(-size.B // 8), "SAMPLES": samples(size.B), "SLABS": chosen.slabs,
         # For debugging: so many polls of a counter, then the kernel gives up.
