@@ -37,6 +37,20 @@ def test_recursive_by_hand(season: int | None) -> None:
     np.testing.assert_allclose(model.predict(7, history=series[:-10])[0], model.predict(1, history=series[:70])[0])
 
 
+@pytest.mark.parametrize("strategy", ["recursive", "direct"])
+def test_forecasts_by_fewer_inner_steps(strategy: str) -> None:
+    series = waves(channels=2)
+    model = ElasticForecaster(**QUICK, window=6, strategy=strategy, horizon=3, early=0.25).fit(series)
+    np.testing.assert_array_equal(model.predict(3, max_depth=2), model.predict(3))
+    assert model.depths(max_depth=1).max() == 1
+    stopped = model.predict(3, max_depth=1)
+    assert not np.allclose(stopped, model.predict(3), rtol=1e-6)
+    model.members_[0].body.max_depth = 1
+    for cell in model.members_[0].body.cells:
+        cell.max_depth = 1
+    np.testing.assert_allclose(model.predict(3), stopped, rtol=1e-6)
+
+
 @pytest.mark.parametrize("season", [None, 3])
 def test_direct_by_hand(season: int | None) -> None:
     series = waves(channels=2)

@@ -43,6 +43,8 @@ class ElasticEstimator(BaseEstimator):
         dropout: share of the state, one mask per sequence, and of what goes from layer to layer that is dropped in
             training; of RNN, LSTM and ACT the latter alone.
         price: price of depth: the higher, the fewer inner steps a time step takes.
+        early: share of the training steps that stop the network after fewer inner steps than `max_depth`, so that
+            predictions with a smaller `max_depth` are of use, too.
         epochs: passes over the sequences.
         batch_size: sequences of a training step.
         learning_rate: the largest; it rises over the first twentieth of the steps and falls to zero along a cosine.
@@ -69,6 +71,7 @@ class ElasticEstimator(BaseEstimator):
         pooling: str = "mean",
         dropout: float = 0.0,
         price: float = 0.0,
+        early: float = 0.0,
         epochs: int = 100,
         batch_size: int = 16,
         learning_rate: float = 0.01,
@@ -90,6 +93,7 @@ class ElasticEstimator(BaseEstimator):
         self.pooling = pooling
         self.dropout = dropout
         self.price = price
+        self.early = early
         self.epochs = epochs
         self.batch_size = batch_size
         self.learning_rate = learning_rate
@@ -103,12 +107,12 @@ class ElasticEstimator(BaseEstimator):
         self.device = device
         self.verbose = verbose
 
-    def depths(self, X: Any) -> Any:
+    def depths(self, X: Any, *, max_depth: int | None = None) -> Any:
         """Where a sequence needed thought: the inner steps of each time step, a mean over layers, directions and
         members. (cases, time), or a list of (time,) where the sequences differ in length."""
         cases = self._cases(X)
         found: list[npt.NDArray[np.float64]] = []
-        for outcomes, lengths in self._outcomes(cases):
+        for outcomes, lengths in self._outcomes(cases, max_depth):
             depth = torch.stack([each.depth.double().mean(0) for each in outcomes]).mean(0).cpu().numpy()  # (B, T)
             ends = [depth.shape[1]] * len(depth) if lengths is None else lengths.tolist()
             found += [row[:end] for row, end in zip(depth, ends, strict=True)]
@@ -159,6 +163,7 @@ class ElasticEstimator(BaseEstimator):
                 weight_decay=float(self.weight_decay),
                 clip=1.0,
                 price=float(self.price),
+                early=float(self.early),
             ),
             seeds=tuple(range(int(first), int(first) + whole("members", self.members))),
             hardware=Hardware(accelerator=ACCELERATORS[self.device]),
@@ -204,15 +209,20 @@ class ElasticEstimator(BaseEstimator):
             )
         return cases
 
-    def _outcomes(self, cases: Cases) -> Iterator[tuple[list[Outcome], Tensor | None]]:
-        """What each member makes of the sequences, some of them at a time."""
+    def _outcomes(
+        self, cases: Cases, max_depth: int | None = None
+    ) -> Iterator[tuple[list[Outcome], Tensor | None]]:
+        """What each member makes of the sequences, some of them at a time, by `max_depth` inner steps."""
         members, device = self._placed()
+        if max_depth is not None:
+            max_depth = whole("max_depth", max_depth)
         scaling = members[0].scaling
         for x, lengths in batches(cases, AT_ONCE):
             if scaling is not None:
                 check_single(scaling.inputs(x, torch.empty(0)), "X")
             with torch.no_grad():
-                yield [member.run(x.to(device), lengths=lengths) for member in members], lengths
+                here = x.to(device)
+                yield [member.run(here, lengths=lengths, max_depth=max_depth) for member in members], lengths
 
     def _placed(self) -> tuple[Sequence[SequenceModel], str]:
         on_gpu = self.device in ("cuda", "gpu") or (self.device == "auto" and torch.cuda.is_available())

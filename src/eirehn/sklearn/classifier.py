@@ -43,6 +43,7 @@ class ElasticClassifier(ClassifierMixin, ElasticEstimator):
         pooling: str = "mean",
         dropout: float = 0.2,
         price: float = 0.0,
+        early: float = 0.0,
         epochs: int = 100,
         batch_size: int = 16,
         learning_rate: float = 0.01,
@@ -66,6 +67,7 @@ class ElasticClassifier(ClassifierMixin, ElasticEstimator):
             pooling=pooling,
             dropout=dropout,
             price=price,
+            early=early,
             epochs=epochs,
             batch_size=batch_size,
             learning_rate=learning_rate,
@@ -121,15 +123,16 @@ class ElasticClassifier(ClassifierMixin, ElasticEstimator):
         if self.n_channels_in_ != channels or self.classes_.shape != (outputs,):
             raise ValueError("the network has other sizes than the estimator")
 
-    def predict_proba(self, X: Any) -> npt.NDArray[np.float64]:
-        """The chance of each of `classes_`, (cases, classes)."""
+    def predict_proba(self, X: Any, *, max_depth: int | None = None) -> npt.NDArray[np.float64]:
+        """The chance of each of `classes_`, (cases, classes); by `max_depth` inner steps at most, in place of the
+        network's own."""
         parts = []
-        for outcomes, _ in self._outcomes(self._cases(X)):
+        for outcomes, _ in self._outcomes(self._cases(X), max_depth):
             chances = [each.prediction.double().softmax(-1) for each in outcomes]
             parts.append(torch.stack(chances).mean(0).cpu().numpy())
         return np.concatenate(parts)
 
-    def predict(self, X: Any) -> npt.NDArray[Any]:
-        """The most likely class of each sequence, (cases,)."""
-        likely = self.predict_proba(X).argmax(1)
+    def predict(self, X: Any, *, max_depth: int | None = None) -> npt.NDArray[Any]:
+        """The most likely class of each sequence, (cases,): see `predict_proba`."""
+        likely = self.predict_proba(X, max_depth=max_depth).argmax(1)
         return np.asarray(self.classes_[likely])

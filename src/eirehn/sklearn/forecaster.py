@@ -49,6 +49,7 @@ class ElasticForecaster(ElasticEstimator):
         pooling: str = "last",
         dropout: float = 0.0,
         price: float = 0.0,
+        early: float = 0.0,
         epochs: int = 100,
         batch_size: int = 16,
         learning_rate: float = 0.01,
@@ -71,6 +72,7 @@ class ElasticForecaster(ElasticEstimator):
             pooling=pooling,
             dropout=dropout,
             price=price,
+            early=early,
             epochs=epochs,
             batch_size=batch_size,
             learning_rate=learning_rate,
@@ -122,8 +124,9 @@ class ElasticForecaster(ElasticEstimator):
         self.history_ = values[-(window + season) :]
         return self
 
-    def predict(self, horizon: int | None = None, *, history: Any = None) -> Floats:
-        """The `horizon` steps that follow the series fitted, or `history`, (horizon,) or (horizon, channels)."""
+    def predict(self, horizon: int | None = None, *, history: Any = None, max_depth: int | None = None) -> Floats:
+        """The `horizon` steps that follow the series fitted, or `history`, (horizon,) or (horizon, channels); by
+        `max_depth` inner steps at most, in place of the network's own."""
         check_is_fitted(self)
         wanted = whole("horizon", self.horizon if horizon is None else horizon)
         reach = self.members_[0].output_size // self.n_channels_in_  # as it was fitted, whatever has been set since
@@ -133,19 +136,19 @@ class ElasticForecaster(ElasticEstimator):
         past = self._past(history)
         changes = _differences(past, self.season_)[-self.window_ :]  # (window, C)
         if direct:
-            ahead = self._next(changes)[:wanted]
+            ahead = self._next(changes, max_depth)[:wanted]
         else:
             for _ in range(wanted):
-                changes = np.concatenate([changes, self._next(changes[-self.window_ :])])
+                changes = np.concatenate([changes, self._next(changes[-self.window_ :], max_depth)])
             ahead = changes[self.window_ :]
         found = _undone(ahead, past, self.season_)
         return found[:, 0] if self.flat_ else found
 
-    def depths(self, history: Any = None) -> Floats:
+    def depths(self, history: Any = None, *, max_depth: int | None = None) -> Floats:
         """Where the values that a forecast reads needed thought, (window,): see `ElasticEstimator.depths`."""
         check_is_fitted(self)
         changes = _differences(self._past(history), self.season_)[-self.window_ :]
-        ((outcomes, _),) = self._outcomes(changes[None])
+        ((outcomes, _),) = self._outcomes(changes[None], max_depth)
         depth = torch.stack([each.depth.double().mean(0) for each in outcomes]).mean(0)
         return np.asarray(depth[0].cpu().numpy())
 
@@ -184,9 +187,9 @@ class ElasticForecaster(ElasticEstimator):
             raise ValueError(f"history must have at least {self.window_ + self.season_} steps, got {len(values)}")
         return values[-(self.window_ + self.season_) :]
 
-    def _next(self, changes: Floats) -> Floats:
+    def _next(self, changes: Floats, max_depth: int | None) -> Floats:
         """What follows a window, (ahead, C)."""
-        ((outcomes, _),) = self._outcomes(changes[None])
+        ((outcomes, _),) = self._outcomes(changes[None], max_depth)
         mean = torch.stack([each.prediction.double() for each in outcomes]).mean(0)  # (1, ahead · C)
         return mean.cpu().numpy().reshape(-1, changes.shape[1])
 

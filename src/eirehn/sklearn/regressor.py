@@ -62,10 +62,11 @@ class ElasticRegressor(RegressorMixin, ElasticEstimator):
         if self.n_channels_in_ != channels or self.single_ not in (False, outputs == 1):
             raise ValueError("the network has other sizes than the estimator")
 
-    def predict(self, X: Any) -> npt.NDArray[np.float64]:
-        """(cases,), or (cases, outputs) where `y` was."""
+    def predict(self, X: Any, *, max_depth: int | None = None) -> npt.NDArray[np.float64]:
+        """(cases,), or (cases, outputs) where `y` was; by `max_depth` inner steps at most, in place of the
+        network's own."""
         parts = []
-        for outcomes, _ in self._outcomes(self._cases(X)):
+        for outcomes, _ in self._outcomes(self._cases(X), max_depth):
             mean = torch.stack([each.prediction.double() for each in outcomes]).mean(0)
             parts.append(mean.cpu().numpy())
         found: npt.NDArray[np.float64] = np.concatenate(parts)
