@@ -100,9 +100,9 @@ def test_plan_of_one_pass_alone(kind: str, Z: int, memory: int, fit: list[bool])
 
 
 @pytest.mark.skipif(nvrtc.compiler() is None, reason="CUDA's runtime compiler is not installed")
-@pytest.mark.parametrize("kind", KINDS)
-def test_compiles(kind: str) -> None:
-    size = sizes(kind, H=333, Z=167, B=7)
+@pytest.mark.parametrize(("kind", "H", "R"), [*((kind, 333, 4) for kind in KINDS), ("RHN", 830, 10)])
+def test_compiles(kind: str, H: int, R: int) -> None:
+    size = sizes(kind, H, Z=167, B=7, R=R)
     for name, chosen in zip(("forward", "backward"), planned(size), strict=True):
         assert chosen is not None
         flags = {"MASKED": True, "REVERSE": False, "KEEP": True, "COSTED": True}
@@ -368,8 +368,9 @@ class TestOnGPU:
         case = Large(kind=kind, H=333, Z=Z, sizes=(20, 11), R=3, masked=True, gates="never", kept=True)
         check(replace(case, launch=FAST, dtype=torch.bfloat16))
 
-    def test_same_bits_twice(self) -> None:
-        case = Large(H=1200, Z=600, sizes=(20,) * 20, R=4, kept=True, launch=FAST, dtype=torch.bfloat16)
+    @pytest.mark.parametrize(("kind", "H", "R"), [("printed", 1200, 4), ("RHN", 830, 10)])
+    def test_same_bits_twice(self, kind: str, H: int, R: int) -> None:
+        case = Large(kind=kind, H=H, Z=600, sizes=(20,) * 20, R=R, kept=True, launch=FAST, dtype=torch.bfloat16)
         problem = make(case, "cuda")
         one, two = found(case, problem), found(case, problem)
         assert all(torch.equal(one[name], two[name]) for name in one)

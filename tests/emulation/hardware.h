@@ -8,6 +8,7 @@
 #include <cstring>
 #include <ctime>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #define __device__
@@ -71,11 +72,18 @@ static Words load_shared_state(const bf16* from) {
 
 static int load_flag(const int* from) { return __atomic_load_n(from, __ATOMIC_RELAXED); }
 
+// As late as the chip may be: what is sent for comes when it is waited for.
+static thread_local std::vector<std::pair<unsigned char*, const unsigned char*>> sent;
+
 static void send_for(unsigned char* to, const unsigned char* from) {
     if (reinterpret_cast<size_t>(to) % 16 != 0 || reinterpret_cast<size_t>(from) % 16 != 0) abort();
-    memcpy(to, from, 16);
+    sent.push_back({to, from});
 }
-static void wait_for_sent() { pthread_barrier_wait(&block->warps[own_thread / 32].barrier); }
+static void wait_for_sent() {
+    for (auto [to, from] : sent) memcpy(to, from, 16);
+    sent.clear();
+    pthread_barrier_wait(&block->warps[own_thread / 32].barrier);
+}
 
 static float half_of(unsigned word, int which) { return widened(which ? word >> 16 : word & 0xffff); }
 

@@ -29,7 +29,7 @@ from eirehn.files import RunError, read_json, write_json
 from eirehn.generation import generate, pieces, read_prompt
 from eirehn.models import LanguageModel, Network
 from eirehn.training import fit
-from eirehn.training.evaluation import calibrate, evaluate, evaluate_together
+from eirehn.training.evaluation import calibrate, evaluate, evaluate_together, recall
 from eirehn.training.folder import RunFolder
 from eirehn.training.recipe import Recipe
 
@@ -420,6 +420,67 @@ def test_temperatures_of_none_and_beyond_the_end(
     assert capsys.readouterr().out.rstrip().endswith(", chosen on this very text")
 
 
+def cached(likely: Array, out: Array, wanted: Array, window: int, sharpness: float) -> Array:
+    """What the last words give each that came, and the first as much as the model does."""
+    found = [likely[0]]
+    unit = out / np.linalg.norm(out, axis=-1, keepdims=True)
+    for t in range(1, len(wanted)):
+        past = slice(max(0, t - window), t)
+        weights = np.exp(sharpness * (unit[past] @ unit[t]))
+        found.append(weights[wanted[past] == wanted[t]].sum() / weights.sum())
+    return np.array(found)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("temperatures", [None, [1.3]])
+def test_models_with_a_cache(temperatures: list[float] | None, trained: Path, tmp_path: Path) -> None:
+    """Against NumPy, of a model whose last bias is wrong: what validation data choose, and what that gives."""
+    run = tmp_path / "run"
+    shutil.copytree(trained, run)
+    values = load_file(trained / "best.safetensors")
+    values["bias"] += torch.linspace(-3, 3, values["bias"].size(1))
+    save_file(values, run / "best.safetensors")
+    found = recall(run, 30, batch=1, temperatures=temperatures)
+    recipe, model = RunFolder(run).recipe(), eirehn.load(run)
+    assert isinstance(recipe.data, TextData)
+    texts, known = recipe.data.texts(), {}
+    for name in ("validation", "test"):
+        tokens = torch.as_tensor(getattr(texts, name)).long()
+        with torch.no_grad():
+            outcome, out, _ = model.run_watched(tokens[None, :-1])
+        logits = outcome.prediction[0].double() / (temperatures or [1.0])[0]
+        likely = logits.softmax(-1).gather(-1, tokens[1:, None])[:, 0].numpy()
+        known[name] = likely, out[0].double().numpy(), tokens[1:].numpy()
+    tried = {}
+    for sharpness in (0.0, *(2 ** (each / 2) for each in range(13))):
+        again = cached(*known["validation"], 30, sharpness)
+        for share in range(100):
+            mixed = (1 - share / 100) * known["validation"][0] + share / 100 * again
+            tried[sharpness, share / 100] = -np.log(mixed).mean()
+    assert (found.sharpness[0], found.shares[0]) == pytest.approx(min(tried, key=lambda each: tried[each]))
+    assert 0 < found.shares[0] < 0.99
+    again, share = cached(*known["test"], 30, found.sharpness[0]), found.shares[0]
+    wanted = np.exp(-np.log((1 - share) * known["test"][0] + share * again).mean())
+    assert found.values[0] == pytest.approx(wanted, rel=1e-5)
+
+
+def test_a_cache_by_the_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = tmp_path / "results.json"
+    command = ["evaluate", str(trained), "--calibrate", "--cache", "50", "--results", str(results)]
+    assert cli.main(command) == 0
+    run = read_json(results)["runs"][0]
+    found = recall(trained, 50, temperatures=run["calibrated"]["temperatures"])
+    assert run["cache"] == {
+        "window": 50, "sharpness": found.sharpness, "shares": found.shares, "values": found.values
+    }  # fmt: skip
+    said = f"seed 0, calibrated, with a cache of 50: perplexity {found.values[0]:.6g}, a share of"
+    assert said in capsys.readouterr().out
+    assert cli.main(["evaluate", str(trained), "--cache", "50", "--split", "validation"]) == 0
+    assert capsys.readouterr().out.rstrip().endswith(", chosen on this very text")
+    assert cli.main(["evaluate", str(trained), "--cache", "0"]) == 2
+    assert "--cache must be at least 1, got 0" in capsys.readouterr().err
+
+
 def test_only_language_models_are_calibrated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from small import small
 
@@ -428,7 +489,7 @@ def test_only_language_models_are_calibrated(tmp_path: Path, capsys: pytest.Capt
     assert cli.main(["evaluate", str(tmp_path / "other"), "--calibrate"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert "only language models are calibrated" in err
+    assert "only language models are calibrated or given a cache" in err
 
 
 def test_what_cannot_be_evaluated_together_is_told_first(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .common import UsageError, as_command, check_can_be_written, console, make_parser, parse
 
 if TYPE_CHECKING:
-    from ..training.evaluation import Calibrated, Figures
+    from ..training.evaluation import Calibrated, Figures, Recalled
 
 
 def evaluate(given: list[str]) -> None:
@@ -26,17 +26,24 @@ def evaluate(given: list[str]) -> None:
     parser.add_argument(
         "--calibrate", action="store_true", help="of language models as sure as validation says they should be, too"
     )
+    parser.add_argument(
+        "--cache",
+        type=int | None,
+        help="of language models that also expect again what followed like states among so many last words, too",
+    )
     parser.add_argument("--results", type=Path | None, help="write the figures to this file too")
     asked = parse(parser, given)
     check_can_be_written("--results", asked.results)
+    if asked.cache is not None and asked.cache < 1:
+        raise UsageError(f"--cache must be at least 1, got {asked.cache}")
     from ..files import write_json
-    from ..training.evaluation import calibrate, check_of_text, evaluate_together, text_of_all
+    from ..training.evaluation import calibrate, check_of_text, evaluate_together, recall, text_of_all
     from ..training.evaluation import evaluate as measure
     from ..training.provenance import provenance
 
     if asked.together:
         text_of_all(asked.runs, asked.split)  # told before anything is read for long
-    for run in asked.runs if asked.calibrate else []:
+    for run in asked.runs if asked.calibrate or asked.cache is not None else []:
         check_of_text(run)
     options = {name: asked[name] for name in ("split", "which", "max_depth", "batch", "device")}
     origin = provenance() if asked.results is not None else {}
@@ -46,16 +53,23 @@ def evaluate(given: list[str]) -> None:
         if len(asked.runs) > 1:
             print(f"{run}:")
         results["runs"].append({"run": str(run), **figures._asdict(), "mean": _tell(figures)})
+        temperatures: list[float] | None = None
         if asked.calibrate:
             better = calibrate(run, **options)
             _tell_calibrated(better, own=asked.split == "validation")
-            found = {"temperatures": better.temperatures, "values": better.values}
-            results["runs"][-1]["calibrated"] = found
+            temperatures = better.temperatures
+            results["runs"][-1]["calibrated"] = {"temperatures": temperatures, "values": better.values}
+        if asked.cache is not None:
+            recalled = recall(run, asked.cache, **options, temperatures=temperatures)
+            _tell_recalled(recalled, asked.cache, calibrated=asked.calibrate, own=asked.split == "validation")
+            found = {"window": asked.cache, **recalled._asdict()}
+            results["runs"][-1]["cache"] = {key: found[key] for key in ("window", "sharpness", "shares", "values")}
     if asked.together:
         whole = evaluate_together(asked.runs, **options)
         for member in whole.left_out:
             print(f"eirehn: left out, because it has no best epoch: {member}", file=sys.stderr)
         plain = ", not calibrated" if asked.calibrate else ""
+        plain += ", without a cache" if asked.cache is not None else ""
         print(f"together, {whole.members} models: {whole.metric} {whole.value:.6g}{plain}")
         results["together"] = whole._asdict()
     if asked.results is not None:
@@ -83,6 +97,15 @@ def _tell_calibrated(better: Calibrated, *, own: bool) -> None:
         beyond = ", the end of what is looked through: the best may lie beyond" if at_end else ""
         told = f"temperature {temperature:.2f}{beyond}{', chosen on this very text' if own else ''}"
         print(f"seed {seed}, calibrated: {better.metric} {value:.6g}, {told}")
+
+
+def _tell_recalled(recalled: Recalled, window: int, *, calibrated: bool, own: bool) -> None:
+    for seed, value, share, sharpness in zip(
+        recalled.seeds, recalled.values, recalled.shares, recalled.sharpness, strict=True
+    ):
+        told = f"a share of {share:.2f}, sharpness {sharpness:.3g}{', chosen on this very text' if own else ''}"
+        both = "calibrated, " if calibrated else ""
+        print(f"seed {seed}, {both}with a cache of {window:,}: {recalled.metric} {value:.6g}, {told}")
 
 
 def report(given: list[str]) -> None:

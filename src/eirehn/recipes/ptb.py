@@ -126,7 +126,7 @@ def recipes() -> list[Recipe]:
 
 def ei_rehn(size: int, depth: int) -> Recipe:
     """By the recursive reading of the weight update: at this learning rate the printed one, whose sum has no bound,
-    diverged in its fourth epoch (from START; from STEEP it was not tried). If it gets lost, it goes back."""
+    diverged in its fourth epoch from START (from STEEP it did not in five). If it gets lost, it goes back."""
     steep = replace(HIGHWAY, start=STEEP)
     network = replace(steep, hidden_size=size, max_depth=depth, hyper_size=size // 2, weight_update="recursive")
     return _recipe(f"ptb-ei-rehn-{size}-r{depth}", network, replace(SHORTER, retreat=1.1))

@@ -109,7 +109,8 @@ class ElasticEstimator(BaseEstimator):
 
     def depths(self, X: Any, *, max_depth: int | None = None) -> Any:
         """Where a sequence needed thought: the inner steps of each time step, a mean over layers, directions and
-        members. (cases, time), or a list of (time,) where the sequences differ in length."""
+        members. (cases, time), or a list of (time,) where the sequences differ in length. `max_depth` as for
+        predictions."""
         cases = self._cases(X)
         found: list[npt.NDArray[np.float64]] = []
         for outcomes, lengths in self._outcomes(cases, max_depth):

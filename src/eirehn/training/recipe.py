@@ -72,7 +72,7 @@ class Recipe:
         if self.optimisation.pointer_loss and not (self.network.pointer and self.data.task == "language"):
             raise ValueError("optimisation.pointer_loss is for language models with network.pointer")
         if self.optimisation.early and (self.network.kind in SHALLOW or self.network.max_depth == 1):
-            raise ValueError("optimisation.early is for networks of several inner steps, which can be stopped")
+            raise ValueError("early is for networks of several inner steps, which can be stopped")
         if self.optimisation.retreat and self.data.task == "classification":
             # Of few cases to validate on, one more that is told wrongly is a large share of all.
             raise ValueError("optimisation.retreat is not for classification, whose accuracy goes up and down")

@@ -258,7 +258,7 @@ __device__ void run_units(const Arguments& given) {
             }
             arrive(given.counters);
             states += UNIT_BLOCKS;
-            bring<UNITS, HALVES * HB>(W, given.others, top ? R - 1 : r - 1);
+            bring<UNITS, HALVES * HB>(W, given.others, r - 1);
             if (mine) {
                 bf16* item = given.grads + (int64(slot) * B + b) * GRADS + n;
 #pragma unroll

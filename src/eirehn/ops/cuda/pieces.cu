@@ -76,8 +76,9 @@ __device__ void keep_columns(
     }
 }
 
-// An RHN has a set of weights for every inner step. Those that have no room stay in global memory, [block][set], as they
-// would lie in shared memory, and come one after the other into the last place there, each behind the product before it.
+// An RHN has a set of weights for every inner step. Those that have no room stay in global memory, [block][set], as
+// they would lie in shared memory, and come one after the other into the last place there, each behind the product
+// before it.
 constexpr bool BROUGHT = KEPT < SETS;
 constexpr int PLACES = BROUGHT ? KEPT + 1 : SETS;
 

@@ -50,7 +50,7 @@ def plan(size: Sizes, processors: int, limit: int, threads: int, *, backward: bo
             memory = _memory(size, units, slabs, sets(size), threads, backward)
             if memory <= limit:
                 return Plan(units, -(-size.HP // units), row_blocks, slabs, sets(size), memory)
-    units = max(fewest, ROWS // 2)  # both halves of fewer would not fill a tile
+    units = max(fewest, ROWS // 2)  # both halves of fewer would not fill a tile, forward
     for slabs in (warps, warps // 2, warps // 4):
         for kept in range(sets(size) - 2 if units <= most else 0, 0, -1):
             memory = _memory(size, units, slabs, kept + 1, threads, backward)
