@@ -239,3 +239,10 @@ def test_one_bias():
         eirehn.one_bias(nn.Linear(2, 3))
     with pytest.raises(ValueError, match="one_bias needs a module with biases"):
         eirehn.one_bias(nn.LSTM(2, 3, bias=False))
+
+
+@pytest.mark.parametrize("max_depth", [2**62 + 1, 10**30])
+def test_more_inner_steps_than_can_be_counted(max_depth: int) -> None:
+    layer = eirehn.EIREHN(2, 3)
+    with pytest.raises(ValueError, match=r"max_depth must be at most 2\*\*62"):
+        layer(torch.zeros(1, 1, 2), max_depth=max_depth)

@@ -27,6 +27,8 @@ def positive_int(name: str, value: object) -> int:
         raise TypeError(f"{name} should be of type int, got: {type(value).__name__}")
     if value <= 0:
         raise ValueError(f"{name} must be greater than zero, got {value}")
+    if value > 1 << 62:  # more than tensors and kernels count to
+        raise ValueError(f"{name} must be at most 2**62, got {value}")
     return value
 
 

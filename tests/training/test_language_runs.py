@@ -412,6 +412,10 @@ def test_temperatures_of_none_and_beyond_the_end(
     for member in (1, 3):
         assert math.isnan(found.values[member])
         assert math.isnan(found.temperatures[member])
+    remembered, alone = recall(run, 9), recall(trained, 9)
+    assert remembered.values[0] == pytest.approx(alone.values[0], rel=1e-5)
+    for figures in (remembered.values, remembered.shares, remembered.sharpness):
+        assert [math.isnan(each) for each in figures] == [False, True, False, True]
     assert cli.main(["evaluate", str(run), "--calibrate"]) == 0
     said = [line for line in capsys.readouterr().out.splitlines() if "calibrated" in line]
     assert ["the best may lie beyond" in line for line in said] == [False, False, True, False]
@@ -478,7 +482,7 @@ def test_a_cache_by_the_command(trained: Path, tmp_path: Path, capsys: pytest.Ca
     assert cli.main(["evaluate", str(trained), "--cache", "50", "--split", "validation"]) == 0
     assert capsys.readouterr().out.rstrip().endswith(", chosen on this very text")
     assert cli.main(["evaluate", str(trained), "--cache", "0"]) == 2
-    assert "--cache must be at least 1, got 0" in capsys.readouterr().err
+    assert "--cache must be greater than zero, got 0" in capsys.readouterr().err
 
 
 def test_only_language_models_are_calibrated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,13 +34,14 @@ def evaluate(given: list[str]) -> None:
     parser.add_argument("--results", type=Path | None, help="write the figures to this file too")
     asked = parse(parser, given)
     check_can_be_written("--results", asked.results)
-    if asked.cache is not None and asked.cache < 1:
-        raise UsageError(f"--cache must be at least 1, got {asked.cache}")
+    from ..checks import positive_int
     from ..files import write_json
     from ..training.evaluation import calibrate, check_of_text, evaluate_together, recall, text_of_all
     from ..training.evaluation import evaluate as measure
     from ..training.provenance import provenance
 
+    if asked.cache is not None:
+        positive_int("--cache", asked.cache)
     if asked.together:
         text_of_all(asked.runs, asked.split)  # told before anything is read for long
     for run in asked.runs if asked.calibrate or asked.cache is not None else []:
