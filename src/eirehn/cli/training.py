@@ -28,7 +28,11 @@ def train(given: list[str]) -> None:
     parser.add_argument("--recipe", type=str | None, help="start from a recipe of `eirehn recipes`")
     parser.add_argument("--config", action="config", help="YAML file with any fields of a recipe")
     parser.add_argument("--out", type=Path | None, help="the run's folder; default runs/NAME")
-    parser.add_argument("--resume", type=Path | None, help="alone: go on with the run of this folder")
+    parser.add_argument(
+        "--resume",
+        type=Path | None,
+        help="go on with the run of this folder; beside it only --optimisation.epochs and .cooldown",
+    )
     parser.add_argument("--text", nargs=3, help="your own texts to model: to train on, to choose by, to report")
     parser.add_argument("--level", type=str | None, help="of your own texts: word or char")
     given = _config_first(_with_texts(_with_path(given)))
@@ -55,12 +59,15 @@ def train(given: list[str]) -> None:
 
 
 def _resume(given: list[str]) -> None:
-    from ..training.folder import RunFolder
+    from ..training.longer import lengthen
 
     parser = make_parser("train", train)
     parser.add_argument("--resume", type=Path, required=True, help="folder of a run to go on with")
-    folder = parse(parser, given).resume
-    _train(RunFolder(folder).recipe(), folder)
+    parser.add_argument("--optimisation.epochs", type=int | None, help="in place of the run's: for longer")
+    parser.add_argument("--optimisation.cooldown", type=float | None, help="in place of the run's")
+    asked = parse(parser, given)
+    end = asked.optimisation
+    _train(lengthen(asked.resume, epochs=end.epochs, cooldown=end.cooldown), asked.resume)
 
 
 def _train(recipe: Recipe, folder: Path) -> None:

@@ -141,12 +141,8 @@ class Data(pl.LightningDataModule):
             raise ValueError(f"there must be a validation sequence for each of {self.trainer.world_size} processes")
 
     def train_dataloader(self) -> Batches | Columns:
-        data, seeds, batch_size = self.recipe.data, self.recipe.seeds, self.recipe.optimisation.batch_size
-        train, (rank, world) = self._placed(self.splits.train), self._process()
-        if isinstance(data, LanguageData):
-            return Columns(train, batch_size, data.steps, len(seeds), rank=rank, world=world)
-        tensors = [each for each in train if each is not None]
-        return Batches(tensors, batch_size, seeds, augment=data.augment, rank=rank, world=world)
+        rank, world = self._process()
+        return training_batches(self.recipe, self._placed(self.splits.train), rank=rank, world=world)
 
     def val_dataloader(self) -> Parts | Windows:
         whole, (rank, world) = self._placed(self.splits.validation), self._process()
@@ -165,6 +161,15 @@ class Data(pl.LightningDataModule):
         if isinstance(self.recipe.data, LanguageData) and split.x.nbytes > self.most_bytes:
             return split
         return split.map(lambda each: each.to(device))
+
+
+def training_batches(recipe: Recipe, train: Split, *, rank: int = 0, world: int = 1) -> Batches | Columns:
+    """One pass over the training data."""
+    data, seeds, batch_size = recipe.data, recipe.seeds, recipe.optimisation.batch_size
+    if isinstance(data, LanguageData):
+        return Columns(train, batch_size, data.steps, len(seeds), rank=rank, world=world)
+    tensors = [each for each in train if each is not None]
+    return Batches(tensors, batch_size, seeds, augment=data.augment, rank=rank, world=world)
 
 
 def make_trainer(recipe: Recipe, folder: Path | None, callbacks: Sequence[pl.Callback]) -> pl.Trainer:

@@ -80,6 +80,11 @@ class RunFolder:
         else:
             write_json(self.path / "recipe.json", recipe.to_dict())
 
+    def change(self, recipe: Recipe) -> None:
+        """The run goes on by this recipe, and has no result yet. In this order, lest it keep one of another."""
+        self.result.unlink(missing_ok=True)
+        write_json(self.path / "recipe.json", recipe.to_dict())
+
     def read_result(self) -> dict[str, Any] | None:
         if not self.result.exists():
             return None

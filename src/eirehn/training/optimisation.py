@@ -41,6 +41,8 @@ class Optimisation:
     """The first epoch, counted from 0, whose learning rate has been divided."""
     warmup: float = 0.0
     """Share of all steps over which the learning rate rises to its largest."""
+    cooldown: float = 0.0
+    """Share of all steps, the last ones, over which the learning rate besides falls to zero in a straight line."""
     beta1: float = 0.9
     """The first decay of adam, adamw and soap; at 0 adam is RMSprop, with its bias corrected."""
     beta2: float = 0.999
@@ -102,7 +104,7 @@ class Optimisation:
         finite("retreat", self.retreat, least=0.0)
         if self.retreat:
             self._check_retreat()
-        for name in ("warmup", "beta1", "beta2", "average", "smoothing", "early"):
+        for name in ("warmup", "cooldown", "beta1", "beta2", "average", "smoothing", "early"):
             if not finite(name, getattr(self, name)) >= 0 or getattr(self, name) >= 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
 
@@ -156,8 +158,13 @@ class Optimisation:
         """The factor on the learning rate at each of `steps` steps."""
         warm = int(self.warmup * steps)
         an_epoch = max(1, steps // self.epochs)
+        cool = int(self.cooldown * steps)
 
         def factor(step: int) -> float:
+            left = max(0, steps - step)
+            return scheduled(step) * (left / cool if left < cool else 1.0)
+
+        def scheduled(step: int) -> float:
             if step < warm:
                 return (step + 1) / (warm + 1)
             if self.schedule == "constant":

@@ -1,0 +1,119 @@
+"""A training that is made longer, or given another end, has the bits of one that was so from the start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from quick import quick
+from small import small, with_network
+from test_resume import StopAt, same
+
+import eirehn.training.fit as fit
+from eirehn import cli
+from eirehn.files import RunError, read_json
+from eirehn.training.callbacks import Stopped
+from eirehn.training.longer import lengthen
+from eirehn.training.recipe import Recipe
+
+DECAY: dict[str, Any] = {"schedule": "decay", "decay": 1.2, "decay_from": 1, "average": 0.8, "clip": 0.1}
+# 4 batches an epoch, 3 epochs: epochs and cooldown of before, the step it is stopped after, and those of then.
+CASES: dict[str, tuple[dict[str, Any], int | None, dict[str, Any]]] = {
+    "ended": ({}, None, {"epochs": 5}),
+    "ended, then cooled down": ({}, None, {"epochs": 5, "cooldown": 0.4}),
+    "stopped in an epoch": ({}, 6, {"epochs": 4, "cooldown": 0.5}),
+    "cooled down later": ({"cooldown": 0.4}, 6, {"epochs": 4, "cooldown": 0.0}),
+    "cut short": ({"epochs": 9}, 6, {"epochs": 3, "cooldown": 0.4}),
+}
+
+
+def recipe(**options: Any) -> Recipe:
+    return with_network(small(**DECAY | options), input_dropout=0.2, hidden_dropout=0.2)
+
+
+def stopped(recipe: Recipe, folder: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    made, stop = fit.make_trainer, StopAt(step, killed=False)
+    with monkeypatch.context() as patched:
+        patched.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [stop, *calls]))
+        with pytest.raises(Stopped):
+            fit.train(recipe, folder)
+
+
+@pytest.mark.parametrize("case", quick("ended, then cooled down", of=CASES))
+def test_the_same_bits(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, step, after = CASES[case]
+    if step is None:
+        fit.train(recipe(**before), tmp_path / "run")
+    else:
+        stopped(recipe(**before), tmp_path / "run", step, monkeypatch)
+    longer = lengthen(tmp_path / "run", **after)
+    assert longer == recipe(**before | after)
+    assert not (tmp_path / "run" / "result.json").exists()
+    fit.train(longer, tmp_path / "run")
+    fit.train(recipe(**before | after), tmp_path / "straight")
+    same(tmp_path / "run", tmp_path / "straight")
+
+
+def test_a_run_not_begun_takes_any_change(tmp_path: Path) -> None:
+    with fit.RunFolder(tmp_path) as run:
+        run.open(recipe(schedule="cosine"))
+    assert lengthen(tmp_path, epochs=9) == fit.RunFolder(tmp_path).recipe() == recipe(schedule="cosine", epochs=9)
+
+
+@pytest.mark.parametrize(
+    ("options", "changes", "told"),
+    [
+        ({"schedule": "cosine"}, {"epochs": 5}, r"epochs 5: from its epoch 1 on, of 3 so far, its learning rate"),
+        ({"warmup": 0.5}, {"epochs": 5}, r"epochs 5: from its epoch 1 on"),
+        ({}, {"cooldown": 0.3}, r"cooldown 0.3: from its epoch 3 on"),
+        ({"cooldown": 0.5}, {"epochs": 5}, r"epochs 5: from its epoch 2 on"),
+        ({}, {"epochs": 2}, r"trained for 3 epochs, more than 2"),
+    ],
+)
+def test_what_was_trained_otherwise_is_not_made_longer(
+    options: dict[str, Any], changes: dict[str, Any], told: str, tmp_path: Path
+) -> None:
+    first = fit.train(recipe(**options), tmp_path)
+    with pytest.raises(RunError, match=told):
+        lengthen(tmp_path, **changes)
+    assert fit.RunFolder(tmp_path).recipe() == recipe(**options)
+    assert read_json(tmp_path / "result.json")["values"] == first["values"]
+
+
+@pytest.mark.parametrize("at", ["eirehn.training.folder.write_json", "eirehn.training.folder.Path.unlink"])
+def test_killed_in_between(at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run never has a result of another recipe than its own."""
+    fit.train(recipe(), tmp_path)
+    with monkeypatch.context() as patched:
+        patched.setattr(at, None)
+        with pytest.raises(TypeError):
+            lengthen(tmp_path, epochs=5)
+    left = fit.RunFolder(tmp_path).recipe()
+    fit.train(left, tmp_path)
+    assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 1 + left.optimisation.epochs * 2
+
+
+def test_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = tmp_path / "run"
+    fit.train(recipe(), run)
+    more = ["train", "--resume", str(run), "--optimisation.epochs", "4"]
+    assert cli.main([*more, "--optimisation.cooldown=0.25"]) == 0
+    assert "run:" in capsys.readouterr().out
+    assert fit.RunFolder(run).recipe() == recipe(epochs=4, cooldown=0.25)
+    assert len((run / "metrics.csv").read_text().splitlines()) == 1 + 4 * 2
+    wrong = {
+        "epochs must be": ["--optimisation.epochs", "0"],
+        "cooldown must be": ["--optimisation.cooldown", "1.5"],
+        "learning rate would have been another": ["--optimisation.cooldown", "0.5"],
+        "more than 2": ["--optimisation.epochs", "2"],
+        "learning_rate": ["--optimisation.learning_rate", "0.1"],
+    }
+    for told, words in wrong.items():
+        assert cli.main(["train", "--resume", str(run), *words]) == 2
+        error = capsys.readouterr().err
+        assert told in error
+        assert error.count("\n") == 1, error
+    assert cli.main(["train", "--resume", str(tmp_path / "none"), "--optimisation.epochs", "5"]) == 2
+    assert not (tmp_path / "none").exists()
+    assert fit.RunFolder(run).recipe() == recipe(epochs=4, cooldown=0.25)
