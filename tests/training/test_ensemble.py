@@ -124,7 +124,8 @@ def test_against_a_loop_of_plain_torch(options: dict[str, Any], tmp_path: Path) 
             optimizer.step()
             step += 1
             for mean, parameter in zip(average, model.parameters(), strict=True):
-                mean.mul_(0.8).add_(parameter.detach(), alpha=0.2)
+                decay = min(0.8, step / (step + 9))
+                mean.mul_(decay).add_(parameter.detach(), alpha=1 - decay)
         losses.append(np.mean(seen))
         judged = copy.deepcopy(model)
         if options:

@@ -206,6 +206,18 @@ def test_plain_averages() -> None:
     assert step_through(Optimisation(average_after=1), epochs, scores) == pytest.approx([2.0, 5.0, 9.0, 2.0, 6.0])
 
 
+def test_a_running_average_is_not_of_the_start_for_long() -> None:
+    values = [4.0] * 50
+    ends = step_through(Optimisation(average=0.999), [values, values], [1.0, 1.0])
+    assert ends[0] == pytest.approx(4.0, rel=1e-5)  # at a decay of 0.999 throughout it would be 0.2
+    # A state of before there was such a thing goes on as it began.
+    averages = Averages(Optimisation(average=0.9), [torch.zeros(1, 1)])
+    old = {name: value for name, value in averages.state_dict().items() if name != "steps"}
+    averages.load_state_dict(old)
+    averages.update([torch.ones(1, 1)])
+    assert averages.values[0].item() == pytest.approx(0.1)
+
+
 def test_averages_of_members_begin_apart() -> None:
     averages = Averages(Optimisation(average_after=0), [torch.zeros(2, 3)])
     averages.consider(torch.tensor([5.0, 5.0]).double())

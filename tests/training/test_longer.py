@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from quick import quick
 from small import small, with_network
 from test_resume import StopAt, same
 
 import eirehn.training.fit as fit
 from eirehn import cli
-from eirehn.files import RunError, read_json
+from eirehn.files import RunError, read_json, write_json
 from eirehn.training.callbacks import Stopped
 from eirehn.training.longer import lengthen
 from eirehn.training.recipe import Recipe
@@ -25,6 +27,9 @@ CASES: dict[str, tuple[dict[str, Any], int | None, dict[str, Any]]] = {
     "stopped in an epoch": ({}, 6, {"epochs": 4, "cooldown": 0.5}),
     "cooled down later": ({"cooldown": 0.4}, 6, {"epochs": 4, "cooldown": 0.0}),
     "cut short": ({"epochs": 9}, 6, {"epochs": 3, "cooldown": 0.4}),
+    "another rate for the next step": ({}, 10, {"cooldown": 0.25}),
+    "another rate for the next step, of none": ({"cooldown": 0.1}, None, {"epochs": 5, "cooldown": 0.0}),
+    "another rate for the next step, ended": ({}, None, {"epochs": 5, "cooldown": 0.45}),
 }
 
 
@@ -40,7 +45,7 @@ def stopped(recipe: Recipe, folder: Path, step: int, monkeypatch: pytest.MonkeyP
             fit.train(recipe, folder)
 
 
-@pytest.mark.parametrize("case", quick("ended, then cooled down", of=CASES))
+@pytest.mark.parametrize("case", quick("ended, then cooled down", "another rate for the next step", of=CASES))
 def test_the_same_bits(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, step, after = CASES[case]
     if step is None:
@@ -94,6 +99,40 @@ def test_killed_in_between(at: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert len((tmp_path / "metrics.csv").read_text().splitlines()) == 1 + left.optimisation.epochs * 2
 
 
+@pytest.mark.parametrize("left", ["result.json", "metrics.csv"])
+def test_what_has_lost_its_state_is_not_trained_anew(left: str, tmp_path: Path) -> None:
+    fit.train(recipe(), tmp_path)
+    for gone in {"last.ckpt", "result.json", "metrics.csv"} - {left}:
+        (tmp_path / gone).unlink()
+    with pytest.raises(RunError, match=r"last.ckpt is not there"):
+        lengthen(tmp_path, epochs=5)
+    assert fit.RunFolder(tmp_path).recipe() == recipe()
+    assert (tmp_path / left).exists()
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
+def test_what_cannot_be_trained_here_keeps_its_result(tmp_path: Path) -> None:
+    fit.train(recipe(), tmp_path)
+    own = fit.RunFolder(tmp_path).recipe()
+    write_json(tmp_path / "recipe.json", replace(own, hardware=replace(own.hardware, accelerator="gpu")).to_dict())
+    with pytest.raises(ValueError, match="hardware"):
+        lengthen(tmp_path, epochs=5)
+    assert (tmp_path / "result.json").exists()
+    assert fit.RunFolder(tmp_path).recipe().optimisation.epochs == 3
+
+
+def test_other_processes_wait_for_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fit.train(recipe(), tmp_path)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    monkeypatch.setattr("eirehn.training.longer.PATIENCE", 0.0)
+    with pytest.raises(RunError, match="first process has not changed"):
+        lengthen(tmp_path, epochs=5)
+    assert (tmp_path / "result.json").exists()
+    with fit.RunFolder(tmp_path) as run:
+        run.change(recipe(epochs=5))
+    assert lengthen(tmp_path, epochs=5) == recipe(epochs=5)
+
+
 def test_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     fit.train(recipe(), run)
@@ -108,6 +147,7 @@ def test_by_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "learning rate would have been another": ["--optimisation.cooldown", "0.5"],
         "more than 2": ["--optimisation.epochs", "2"],
         "learning_rate": ["--optimisation.learning_rate", "0.1"],
+        "epochs must be a whole number, got 100.0 (": ["--optimisation.epochs", "1e2"],
     }
     for told, words in wrong.items():
         assert cli.main(["train", "--resume", str(run), *words]) == 2

@@ -88,3 +88,37 @@ def test_two_processes_match_one(tmp_path: Path, kind: str) -> None:
             assert float(other[column]) == pytest.approx(float(mine[column]), rel=1e-9)
     results = [read_json(tmp_path / which / "result.json") for which in ("one", "two")]
     assert results[1]["values"] == pytest.approx(results[0]["values"], rel=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.distributed.is_gloo_available(), reason="this torch has no gloo")
+def test_processes_of_another_launcher_make_an_ended_run_longer(tmp_path: Path) -> None:
+    """All are there from the start, and must not take the result of the shorter training for the longer one's."""
+    more = ["--hardware.devices", "2", "--hardware.strategy", "ddp", "--optimisation.schedule", "constant"]
+    launcher = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc_per_node",
+        "2",
+        "-m",
+        "eirehn",
+    ]
+    longer = ["--optimisation.epochs", "4"]
+    for words in ([*SETTING, *more, "--out", "run"], ["train", "--resume", "run", *longer]):
+        done = subprocess.run(
+            [*launcher, *words],
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=200,
+            cwd=tmp_path,
+        )
+        assert done.returncode == 0, done.stderr
+    assert len((tmp_path / "run" / "metrics.csv").read_text().splitlines()) == 1 + 4 * 2
+    straight = run([*SETTING, *more], tmp_path / "straight", *longer)
+    assert straight.returncode == 0, straight.stderr
+    ours, theirs = (read_values(tmp_path / which / "last.safetensors") for which in ("run", "straight"))
+    for key in ours:
+        assert torch.equal(ours[key], theirs[key])

@@ -102,6 +102,13 @@ def test_the_same_bits(
     same(tmp_path / "stopped", tmp_path / "straight")
 
 
+def test_the_same_bits_in_double_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = small(precision="64-true", average=0.9)
+    fit.train(recipe, tmp_path / "straight")
+    train_with_stops(recipe, tmp_path / "stopped", [StopAt(6, killed=False)], monkeypatch, 1e9)
+    same(tmp_path / "stopped", tmp_path / "straight")
+
+
 def test_an_ended_run_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = fit.train(small(), tmp_path)
     monkeypatch.setattr(fit, "_train", None)

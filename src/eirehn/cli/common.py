@@ -43,7 +43,7 @@ def _plainly(told: str) -> str:
     """What the parser says of a value of another type, without its talk of classes; anything else as it is."""
     key = re.match(r'Parser key "([\w.]+)":', told)
     kinds = [KINDS[kind] for kind in re.findall(r"Expected a <class '(\w+)'>", told) if kind in KINDS]
-    given = re.search(r"(?:Got|Given) value: (.*)$", told)
+    given = re.search(r"(?:Got|Given) value: (.*?)(?: - Expected a <class|$)", told)
     if key is None or given is None or not kinds:
         return told
     return f"--{key[1]} must be {' or '.join(kinds)}, got {given[1]}"

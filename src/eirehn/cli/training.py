@@ -55,29 +55,38 @@ def train(given: list[str]) -> None:
     if asked.recipe != named:
         raise UsageError("a recipe is named once, by --recipe on the command line; a YAML file holds fields")
     recipe = _recipe(asked)
+    _tell_of_reading(recipe)
     _train(recipe, asked.out or Path("runs") / recipe.name)
 
 
 def _resume(given: list[str]) -> None:
+    """Goes on with a run. One that has ended can be made longer, and the end of any changed, as long as no step it
+    has taken would have been another."""
+    from ..training.folder import RunFolder
     from ..training.longer import lengthen
 
-    parser = make_parser("train", train)
-    parser.add_argument("--resume", type=Path, required=True, help="folder of a run to go on with")
-    parser.add_argument("--optimisation.epochs", type=int | None, help="in place of the run's: for longer")
+    parser = make_parser("train", _resume)
+    parser.add_argument("--resume", type=Path, required=True, help="folder of the run")
+    parser.add_argument("--optimisation.epochs", type=int | None, help="in place of the run's")
     parser.add_argument("--optimisation.cooldown", type=float | None, help="in place of the run's")
     asked = parse(parser, given)
     end = asked.optimisation
+    _tell_of_reading(RunFolder(asked.resume).recipe())
     _train(lengthen(asked.resume, epochs=end.epochs, cooldown=end.cooldown), asked.resume)
 
 
-def _train(recipe: Recipe, folder: Path) -> None:
+def _tell_of_reading(recipe: Recipe) -> None:
     from ..data.language import TextData
+
+    if isinstance(recipe.data, TextData) and (path := recipe.data.takes_long()) is not None:
+        print(f"eirehn: reading {path}, once; a gigabyte takes minutes", file=sys.stderr)
+
+
+def _train(recipe: Recipe, folder: Path) -> None:
     from ..training.fit import first_process
     from ..training.fit import train as carry_out
     from ..training.progress import Display
 
-    if isinstance(recipe.data, TextData) and (path := recipe.data.takes_long()) is not None:
-        print(f"eirehn: reading {path}, once; a gigabyte takes minutes", file=sys.stderr)
     with Display(console()) as display:
         result = going_on(lambda: carry_out(recipe, folder, tell=display))
     if first_process():

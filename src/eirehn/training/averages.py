@@ -10,11 +10,14 @@ from torch import Tensor
 
 from .optimisation import Optimisation
 
+LONG = 1 << 40
+
 
 class Averages:
     """Of each value of M members, (M, …): a running average with a decay, or the plain one over all steps since a
     certain epoch (ASGD), or since validation no longer said that it got better (NT-ASGD, Merity et al. 2017).
-    Until a plain average begins it is the last value. Without any of them there is nothing here to do."""
+    Until a plain average begins it is the last value. A running one forgets faster at first, so that it is not of
+    the initial values for as long as it looks back. Without any of them there is nothing here to do."""
 
     def __init__(self, optimisation: Optimisation, values: Sequence[Tensor]) -> None:
         self.optimisation = optimisation
@@ -22,6 +25,7 @@ class Averages:
         self.values = [value.detach().clone() for value in values] if wanted else []
         self.begun = torch.zeros(len(values[0]), dtype=torch.bool)  # (M,)
         self.count = torch.zeros(len(values[0]), dtype=torch.float64)  # (M,): the steps an average is of
+        self.steps = 0  # all there were; not on the device, where to read it would take waiting
         self.scores: list[Tensor] = []  # of every epoch, (M,) each
 
     def __bool__(self) -> bool:
@@ -42,8 +46,10 @@ class Averages:
         """Takes in the values of one more step."""
         if not self.values:
             return
+        self.steps += 1
         if self.optimisation.average:
-            torch._foreach_lerp_(self.values, list(values), 1 - self.optimisation.average)
+            decay = min(self.optimisation.average, self.steps / (self.steps + 9))
+            torch._foreach_lerp_(self.values, list(values), 1 - decay)
             return
         self.count += self.begun
         weight = 1 / self.count.clamp(min=1.0)  # (M,)
@@ -76,8 +82,10 @@ class Averages:
         self.count[which] = 0
 
     def state_dict(self) -> dict[str, Any]:
-        return {"values": self.values, "begun": self.begun, "count": self.count, "scores": self.scores}
+        names = ("values", "begun", "count", "scores", "steps")
+        return {name: getattr(self, name) for name in names}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.values, self.scores = list(state["values"]), list(state["scores"])
         self.begun, self.count = state["begun"], state["count"]
+        self.steps = state.get("steps", LONG)  # which older states do not tell; theirs never forgot faster

@@ -64,6 +64,8 @@ def train(
 def _train(recipe: Recipe, run: RunFolder, tell: Callable[[Event], None], save_seconds: float) -> dict[str, Any]:
     splits = recipe.data.load()
     task = make_task(recipe)
+    if recipe.hardware.precision == "64-true":
+        task.double()  # now, since Lightning does it after it has read a state, which would then be rounded
     if isinstance(recipe.data, LanguageData) and first_process():
         _keep_vocabulary(recipe.data, run.path)
     history = History(run.metrics, recipe.seeds)

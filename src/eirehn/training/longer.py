@@ -3,27 +3,36 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from typing import Any
 
 from ..files import RunError
 from .checkpoints import read_checkpoint
-from .fit import first_process, training_batches
+from .fit import check, first_process, make_trainer, quiet, training_batches
 from .folder import RunFolder
 from .recipe import Recipe
+
+PATIENCE = 600.0  # seconds for the first process to check and write
 
 
 def lengthen(folder: str | os.PathLike[str], *, epochs: int | None = None, cooldown: float | None = None) -> Recipe:
     """The recipe of the run in `folder` with other `epochs` or another `cooldown`, and from here on the run's own;
     also of a run that has ended, whose result the longer training replaces. What `train` then ends with has the
-    bits of a training by this recipe from the start; where it could not, the run stays as it is."""
+    bits of a training by this recipe from the start (but for what a run that was carried here lost on the way);
+    where it could not, the run stays as it is."""
     run = RunFolder(folder)
     asked: dict[str, Any] = {"epochs": epochs, "cooldown": cooldown}
     changes = {name: value for name, value in asked.items() if value is not None}
-    recipe = run.recipe()
-    changed = _changed(recipe, changes)
-    if changed != recipe and first_process():  # which checks and writes for all
-        with run:
+    changed = _changed(run.recipe(), changes)
+    if not changes:
+        return changed
+    if not first_process():
+        return _once_written(run, changed)
+    with run:
+        recipe = run.recipe()  # once more: another process may have changed it until now
+        changed = _changed(recipe, changes)
+        if changed != recipe:
             _check(run, recipe, changed, ", ".join(f"{name} {value}" for name, value in changes.items()))
             run.change(changed)
     return changed
@@ -33,8 +42,24 @@ def _changed(recipe: Recipe, changes: dict[str, Any]) -> Recipe:
     return replace(recipe, optimisation=replace(recipe.optimisation, **changes))
 
 
+def _once_written(run: RunFolder, changed: Recipe) -> Recipe:
+    """Not before: until then the run may have the result of a training that is too short."""
+    until = time.monotonic() + PATIENCE
+    while run.recipe() != changed:
+        if time.monotonic() > until:
+            raise RunError(f"the first process has not changed {run.path} for {PATIENCE:.0f} seconds")
+        time.sleep(0.2)
+    return changed
+
+
 def _check(run: RunFolder, recipe: Recipe, changed: Recipe, named: str) -> None:
+    """That it can be trained, here, and that each step it has taken would have been the same."""
+    check(changed)
+    with quiet():
+        make_trainer(changed, None, [])
     if not run.checkpoint.exists():
+        if run.result.exists() or run.metrics.exists():
+            raise RunError(f"{run.path} cannot go on: its last.ckpt is not there; train anew in another folder")
         return  # no step was taken
     taken: int = read_checkpoint(run.checkpoint)["global_step"]
     an_epoch = len(training_batches(recipe, recipe.data.load().train))

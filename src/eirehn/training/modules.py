@@ -9,6 +9,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from torch import Tensor
+from torch.optim.lr_scheduler import LambdaLR
 from torch.utils._pytree import tree_map_only
 
 from ..cells.base import at_least_float32
@@ -71,7 +72,7 @@ class Task(pl.LightningModule):
         optimizer = self.optimisation.make(self.parameters(), self.ensemble.recurrent())
         # Not Lightning's estimate, which asks for the data before the position in it is restored.
         steps = self.optimisation.epochs * len(self.trainer.datamodule.train_dataloader())  # type: ignore[attr-defined]
-        schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, self.optimisation.rate(steps))
+        schedule = LambdaLR(optimizer, self.optimisation.rate(steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_train_start(self) -> None:
@@ -80,8 +81,18 @@ class Task(pl.LightningModule):
         self.best.place_like(self.ensemble)
         self.retreats.place(self.device)
         self.carried = tree_map_only(Tensor, lambda part: part.to(self.device), self.carried)
+        self._set_rate()
         if self._can_capture():
             self.captured = Captured(self, self.optimizers(use_pl_optimizer=False))  # type: ignore[arg-type]  # one
+
+    def _set_rate(self) -> None:
+        """That of the next step, which a checkpoint has, too; but of the recipe that it was saved by."""
+        schedule = self.lr_schedulers()
+        assert isinstance(schedule, LambdaLR)
+        for group, base, factor in zip(
+            schedule.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
+        ):
+            group["lr"] = base * factor(schedule.last_epoch)
 
     def _can_capture(self) -> bool:
         splits = getattr(self.trainer.datamodule, "splits", None)  # type: ignore[attr-defined]

@@ -69,7 +69,8 @@ class Optimisation:
     smoothing: float = 0.0
     """Of a classification: this share of a target's weight is dealt to all classes alike."""
     average: float = 0.0
-    """Decay per step of the running average of the weights that is validated and kept; 0 keeps the weights."""
+    """Decay per step of the running average of the weights that is validated and kept, n / (n + 9) at step n where
+    that is less; 0 keeps the weights."""
     average_from: int | None = None
     """The epoch, counted from 0, from which on the plain average of the weights is validated and kept (ASGD)."""
     average_after: int | None = None
