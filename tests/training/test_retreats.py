@@ -117,6 +117,27 @@ def test_which_are_lost() -> None:
     assert not Retreats(Optimisation(), 3)
 
 
+def test_lost_by_training_loss() -> None:
+    retreats = Retreats(Optimisation(optimizer="sgd", retreat=1.5), 3)
+    best = score = torch.ones(3)
+    assert retreats.lost(score, best, torch.tensor([2.0, 2.0, 2.0])).tolist() == [False] * 3  # the first there is
+    lost = retreats.lost(score, best, torch.tensor([2.9, 3.1, float("nan")]))
+    assert lost.tolist() == [False, True, True]
+    retreats.slow(lost)
+    # Anew for those that went back, whose best epoch may have had a larger loss; the others' least is still 2.
+    assert retreats.lost(score, best, torch.tensor([3.1, 3.1, 9.0])).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("average", [0.0, 0.9999])
+def test_an_average_hides_nothing(average: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights that are lost are told by their loss in training, however good the average is still."""
+    scripted(monkeypatch, [(5.0, 5.0), (4.0, 4.0), (4.0, 4.0), (4.0, 4.0)])
+    losses = iter([(3.0, 3.0), (2.0, 2.0), (2.1, 2.3), (2.3, 1.9)])
+    monkeypatch.setattr(Task, "_train_loss", lambda self: torch.tensor(next(losses)).double())
+    _, task = values_of_each_epoch(whole(epochs=4, average=average))
+    assert task.retreats.share.tolist() == ([0.5, 0.5] if average else [1.0, 1.0])
+
+
 @pytest.mark.parametrize("retreat", [0.0, 1.1])
 def test_a_lost_epoch_does_not_begin_an_average(retreat: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """It says that the training got lost, not that it no longer gets better; that the last epoch says."""

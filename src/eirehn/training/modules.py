@@ -237,7 +237,8 @@ class Task(pl.LightningModule):
         self.latest = {"train_loss": self._train_loss(), self.metric: metric, "depth": depth / cases}
         score = self.sign * metric
         self.best.consider(score, self.current_epoch, self.ensemble)
-        lost = self.retreats.lost(score, self.best.score) if self.retreats else None
+        loss = self.latest["train_loss"] if self.averages else None
+        lost = self.retreats.lost(score, self.best.score, loss) if self.retreats else None
         self.averages.consider(score, lost)
         self.averages.swap(list(self.ensemble.stacked))
         if lost is not None:

@@ -15,27 +15,37 @@ class Retreats:
 
     def __init__(self, optimisation: Optimisation, members: int) -> None:
         self.worse = optimisation.retreat
-        self.share = torch.ones(members) if self.worse else torch.ones(0)  # (M,), halved each time
+        members = members if self.worse else 0
+        self.share = torch.ones(members)  # (M,), halved each time
+        self.least = torch.full((members,), torch.inf, dtype=torch.float64)  # (M,): training losses of an epoch
 
     def __bool__(self) -> bool:
         return bool(self.worse)
 
     def place(self, device: torch.device) -> None:
-        self.share = self.share.to(device)
+        self.share, self.least = self.share.to(device), self.least.to(device)
 
-    def lost(self, score: Tensor, best: Tensor) -> Tensor:
+    def lost(self, score: Tensor, best: Tensor, loss: Tensor | None = None) -> Tensor:
         """Which members are to go back, (M,), by this epoch's score and that of the best one, lower being better.
+        Where there is a training loss of it, (M,), by that, too: an average is still good when what it is of has
+        been lost for epochs.
 
         Those with no best epoch, whose score is infinite, have nothing to go back to.
         """
-        return ~(score <= self.worse * best) & best.isfinite()  # so that NaN is lost, too
+        lost = ~(score <= self.worse * best)  # so that NaN is lost, too
+        if loss is not None:
+            lost = lost | ~(loss <= self.worse * self.least)
+            self.least = self.least.fmin(loss)
+        return lost & best.isfinite()
 
     def slow(self, lost: Tensor) -> None:
         # In place: a recorded training step reads it there.
         self.share.mul_(torch.where(lost, 0.5, 1.0))
+        self.least = self.least.masked_fill(lost, torch.inf)  # the best epoch's may have been higher
 
     def state_dict(self) -> dict[str, Any]:
-        return {"share": self.share}
+        return {"share": self.share, "least": self.least}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.share = state["share"]
+        self.least = state.get("least", self.least)  # which older states do not tell
