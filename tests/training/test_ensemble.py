@@ -66,6 +66,21 @@ def test_gradients_are_clipped_as_torch_clips_them(members: int, norm: float) ->
                 torch.testing.assert_close(value.grad[own], shares[own] * parameter.grad, rtol=1e-12, atol=0)
 
 
+@pytest.mark.parametrize("wrong", [torch.inf, torch.nan, 1e30], ids=["infinite", "no number", "too long to square"])
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_gradient_that_overflows_moves_nothing(members: int, wrong: float) -> None:
+    ensemble = Ensemble([SequenceModel(Network("LSTM", 4), 2, 3) for _ in range(members)])
+    for value in ensemble.stacked:
+        value.grad = torch.ones_like(value)
+    ensemble.stacked[1].grad[0, 0, 0] = wrong
+    ensemble.clip_gradients(0.5)
+    for value in ensemble.stacked:
+        assert (value.grad[0] == 0).all()
+        assert (value.grad[1:] > 0).all()
+    others = [value.grad[1:].square().sum() for value in ensemble.stacked]
+    assert sum(others) == pytest.approx(0.25 * (members - 1))
+
+
 ALL_OPTIONS = {
     "optimizer": "adamw",
     "beta1": 0.6,

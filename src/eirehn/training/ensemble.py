@@ -128,15 +128,18 @@ class Ensemble(nn.Module):
         torch._foreach_add_([value.grad for value in trained], trained, alpha=penalty)
 
     def clip_gradients(self, norm: float) -> None:
-        """Scales each member's gradient down to `norm`, by its own length."""
+        """Scales each member's gradient down to `norm`, by its own length. Where that overflows, as over many inner
+        steps it may, the gradient says nothing of where to go, and becomes zero."""
         gradients = self._gradients()
         if self.size == 1:  # all of them in a few launches
             lengths = torch.stack(torch._foreach_norm(gradients)).norm()[None]
         else:
             squares = [gradient.flatten(1).square().sum(1) for gradient in gradients]
             lengths = torch.stack(squares).sum(0).sqrt()  # (M,)
-        factors = (norm / (lengths + 1e-6)).clamp(max=1.0)
-        self.scale_gradients(factors)
+        self.scale_gradients((norm / (lengths + 1e-6)).clamp(max=1.0))
+        overflown = ~lengths.isfinite()
+        for gradient in gradients:  # zero times infinity is none
+            gradient.masked_fill_(_beside(overflown, gradient), 0.0)
 
     def scale_gradients(self, factors: Tensor) -> None:
         """Multiplies each member's gradient by its factor, (M,)."""
@@ -145,10 +148,15 @@ class Ensemble(nn.Module):
             torch._foreach_mul_(gradients, factors.squeeze(0))
             return
         for gradient in gradients:
-            gradient.mul_(factors.view(-1, *[1] * (gradient.dim() - 1)))
+            gradient.mul_(_beside(factors, gradient))
 
     def _gradients(self) -> list[Tensor]:
         return [value.grad for value in self.stacked if value.grad is not None]
+
+
+def _beside(each: Tensor, stacked: Tensor) -> Tensor:
+    """One number a member, (M,), to go with values (M, …)."""
+    return each.view(-1, *[1] * (stacked.dim() - 1))
 
 
 class _Runner(nn.Module):
