@@ -399,6 +399,26 @@ def test_dropout_between_layers_of_a_network_is_not_left_to_cudnn(name, monkeypa
     assert len(dropped) == 2
 
 
+@pytest.mark.parametrize("there", [True, False], ids=["as it is", "a CPU without such instructions"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "dropout": 0.5}], ids=["torch's", "layer by layer"])
+def test_autocast_on_any_cpu(options, dtype, there, monkeypatch):
+    if not there:
+        monkeypatch.setattr("eirehn.baselines._autocasts", lambda: False)
+    layer = make("LSTM", **options, dtype=torch.float32).eval()
+    layer.layer_by_layer = True
+    x, hx = draw(layer, 4, 3)
+    x, hx = x.float(), tuple(part.float() for part in hx)
+    expected, _ = layer(x, hx)
+    with torch.autocast("cpu", dtype):
+        out, (h_n, c_n) = layer(x.to(dtype), hx)
+        layer.train()(x, hx)[0].float().sum().backward()
+    rounding = torch.finfo(dtype).eps
+    torch.testing.assert_close(out.float(), expected, rtol=0, atol=4 * rounding)
+    assert h_n.shape == c_n.shape == hx[0].shape
+    assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_unbatched(name):
     layer = make(name, num_layers=2, batch_first=True)

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import _VF, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
+from torch.utils._pytree import tree_map_only
 
 from .cells import one_bias
 from .cells.base import product
@@ -55,6 +56,13 @@ class OneBias(nn.RNNBase):
         if torch._C._functorch.maybe_current_level() is not None:
             rows = Rows.of(input, batch_first=self.batch_first)
             return self._run(rows, self._initial_states(hx, rows))
+        if self.mode == "LSTM" and isinstance(input, Tensor) and input.device.type == "cpu" and not _autocasts():
+            with torch.autocast("cpu", enabled=False):
+                weight: Tensor = self.weight_ih_l0  # type: ignore[assignment]  # torch sets it by name
+                return self._by_torch(*tree_map_only(Tensor, lambda part: part.to(weight.dtype), (input, hx)))
+        return self._by_torch(input, hx)
+
+    def _by_torch(self, input: Tensor | PackedSequence, hx: Any) -> Any:
         drops = self.training and self.dropout > 0 and self.num_layers > 1
         if self.layer_by_layer and drops and isinstance(input, Tensor):
             return self._layer_by_layer(input, hx)
@@ -176,6 +184,16 @@ class OneBias(nn.RNNBase):
     @property
     def _cells(self) -> int:
         return self.num_layers * (2 if self.bidirectional else 1)
+
+
+def _autocasts() -> bool:
+    """Whether torch's LSTM runs under the autocast that there is on a CPU, if any. It asks oneDNN for a kernel of
+    that type, and on a CPU without instructions for it there is none."""
+    if not torch.is_autocast_enabled("cpu") or not torch.backends.mkldnn.is_available():
+        return True
+    if torch.get_autocast_dtype("cpu") == torch.bfloat16:
+        return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
+    return bool(torch.ops.mkldnn._is_mkldnn_fp16_supported())
 
 
 class RNN(OneBias, nn.RNN):
