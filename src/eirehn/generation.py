@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .checks import finite, positive_int, usable_device
-from .data.vocabulary import EOS, Vocabulary
+from .data.vocabulary import EOS, Vocabulary, end_of_line
 from .files import RunError
 from .loading import load
 from .models import LanguageModel
@@ -89,31 +89,36 @@ def generate(
     *,
     tokens: int = 100,
     temperature: float = 1.0,
+    top_p: float = 1.0,
     seed: int = 0,
     max_depth: int | None = None,
 ) -> Iterator[Token]:
     """The prompt and then `tokens` more, each drawn from what the model expects after all before it.
 
     The state is carried on, so that a token costs the same wherever it stands. The same seed gives the same text.
-    A line begins before the prompt, as texts that were learned from begin. Temperature 0 takes the likeliest.
+    A line begins before the prompt, as texts that were learned from begin. Temperature 0 takes the likeliest. With
+    `top_p` below 1 the unlikely ones are left out: drawn are the likeliest, as few as have that chance together
+    (nucleus sampling, Holtzman et al. 2020).
 
     >>> tokens = generate(model, model.tokens, read_prompt("the company said", model.tokens).ids)  # doctest: +SKIP
     """
     positive_int("tokens", tokens)
     finite("temperature", temperature, least=0.0)
+    if finite("top_p", top_p, above=0.0) > 1:
+        raise ValueError(f"top_p must be above 0 and at most 1, got {top_p}")
     if not 0 <= seed < 2**63:
         raise ValueError(f"seed must be at least 0 and below 2**63, got {seed}")
     random = torch.Generator().manual_seed(seed)
     model = model.eval()
     reader = _Reader(model, max_depth)
     logits = None
-    for index in _beginning(vocabulary):
+    for index in beginning(vocabulary):
         logits, _ = reader.read(index)
     for index in prompt:
         logits, depth = reader.read(index)
         yield Token(vocabulary.tokens[index], depth, True)
     for _ in range(tokens):
-        index = _draw(logits, temperature, random, len(vocabulary))
+        index = _draw(logits, temperature, top_p, random, len(vocabulary))
         logits, depth = reader.read(index)
         yield Token(vocabulary.tokens[index], depth, False)
 
@@ -133,12 +138,13 @@ class _Reader:
         return outcome.prediction[0, 0].double().cpu(), outcome.depth.double().mean().item()
 
 
-def _beginning(vocabulary: Vocabulary) -> list[int]:
-    mark = EOS if vocabulary.level == "word" else "\n"
+def beginning(vocabulary: Vocabulary) -> list[int]:
+    """What is read before a text, so that it begins as a line does; nothing where lines have no end."""
+    mark = end_of_line(vocabulary)
     return [int(each) for each in vocabulary.encode([mark])] if mark in vocabulary else []
 
 
-def _draw(logits: Tensor | None, temperature: float, random: torch.Generator, size: int) -> int:
+def _draw(logits: Tensor | None, temperature: float, top_p: float, random: torch.Generator, size: int) -> int:
     if logits is None:  # nothing was read: all are alike
         logits = torch.zeros(size, dtype=torch.float64)
     if not logits.isfinite().all():
@@ -146,4 +152,7 @@ def _draw(logits: Tensor | None, temperature: float, random: torch.Generator, si
     if temperature == 0:
         return int(logits.argmax())
     chances = ((logits - logits.max()) / temperature).softmax(0)  # the likeliest, where this is nearly 0
+    if top_p < 1:
+        ordered, places = chances.sort(descending=True, stable=True)
+        chances = chances.index_fill(0, places[ordered.cumsum(0) - ordered >= top_p], 0.0)
     return int(torch.multinomial(chances, 1, generator=random))

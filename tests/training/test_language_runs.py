@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import math
 import shutil
 import signal
@@ -239,9 +240,95 @@ def test_generate_by_command(trained: Path, capsys: pytest.CaptureFixture[str]) 
     with_depth = capsys.readouterr().out
     assert with_depth.split()[0] == "w1₂"
     assert with_depth.translate(str.maketrans("", "", "₂¶")).split() == words
-    for flag, wrong in (("temperature", "-1"), ("seed", "-1"), ("seed", str(2**63)), ("tokens", "0")):
+    for flag, wrong in (
+        ("temperature", "-1"),
+        ("seed", "-1"),
+        ("seed", str(2**63)),
+        ("tokens", "0"),
+        ("top-p", "0"),
+    ):
         assert cli.main([*command, f"--{flag}", wrong]) == 2
-        assert f"eirehn: {flag} must be" in capsys.readouterr().err
+        assert f"eirehn: {flag.replace('-', '_')} must be" in capsys.readouterr().err
+
+
+def test_only_the_likeliest_are_drawn(trained: Path) -> None:
+    """As few as have the chance asked for, each by its share in that; of a chance of 1 all, as without."""
+    model = eirehn.load(trained)
+    with torch.no_grad():
+        start = torch.from_numpy(model.tokens.encode(["<eos>", "w1"])).long()[None]
+        chances = model(start)[0, -1].double().softmax(-1)
+    ordered = chances.sort(descending=True)
+    few = int((ordered.values.cumsum(0) < 0.8).sum()) + 1
+    assert 1 < few < 6
+    prompt = read_prompt("w1", model.tokens).ids
+
+    def drawn(seed: int, top_p: float) -> int:
+        token = list(generate(model, model.tokens, prompt, tokens=1, seed=seed, top_p=top_p))[-1]
+        return int(model.tokens.encode([token.text])[0])
+
+    counts = Counter(drawn(seed, 0.8) for seed in range(300))
+    assert set(counts) == set(ordered.indices[:few].tolist())
+    share = float(ordered.values[0] / ordered.values[:few].sum())
+    assert counts[int(ordered.indices[0])] / 300 == pytest.approx(share, abs=0.1)
+    assert {drawn(seed, 1e-9) for seed in range(5)} == {int(ordered.indices[0])}
+    texts = [
+        [each.text for each in generate(model, model.tokens, tokens=50, **given)] for given in ({}, {"top_p": 1})
+    ]
+    assert texts[0] == texts[1]
+    for wrong in (0.0, -1.0, 1.5, math.nan):
+        with pytest.raises(ValueError, match="top_p must be"):
+            next(generate(model, model.tokens, top_p=wrong))
+
+
+def test_score_by_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A text of the run's own has the perplexity that evaluation tells, but for its first word."""
+    text = trained.parent / "test.txt"
+    table = tmp_path / "new" / "words.csv"
+    assert cli.main(["score", str(trained), str(text), "--out", str(table)]) == 0
+    out = capsys.readouterr().out
+    rows = list(csv.DictReader(table.read_text("utf-8").splitlines()))
+    assert [row["token"] for row in rows] == text.read_text().replace("\n", " <eos> ").split()
+    assert (rows[11]["line"], rows[11]["place"], rows[11]["known"]) == ("2", "1", "1")
+    bits = [float(row["bits"]) for row in rows]
+    rest = math.exp(math.log(2) * sum(bits[1:]) / len(bits[1:]))
+    assert rest == pytest.approx(evaluate(trained).values[0], rel=1e-2)  # it has a line's end before the first, too
+    assert f"{len(rows):,} words: perplexity {2 ** (sum(bits) / len(bits)):.4g}"[:-1] in out
+    assert "; 0 not in the vocabulary" in out
+    assert all(0 < float(row["open"]) <= float(row["depth"]) == 2 for row in rows)
+    text = tmp_path / "own.txt"
+    text.write_text('w1 zebra "w2"\nw1 w2\n')
+    assert cli.main(["score", str(trained), str(text), "--out", str(table), "--apart", "--max_depth", "1"]) == 0
+    assert "7 words" in (out := capsys.readouterr().out)
+    assert "depth 1.000; 2 not in the vocabulary, and read as <unk>" in out
+    rows = list(csv.DictReader(table.read_text("utf-8").splitlines()))
+    assert [row["token"] for row in rows] == ["w1", "zebra", '"w2"', "<eos>", "w1", "w2", "<eos>"]
+    assert [row["known"] for row in rows] == list("1001111")
+    assert rows[0]["bits"] == rows[4]["bits"]
+
+
+def test_scores_that_cannot_be_had(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "empty").write_bytes(b"")
+    (tmp_path / "binary").write_bytes(b"w1 w2\nw\xff")
+    table = tmp_path / "words.csv"
+    table.write_text("of before")
+    for name, told in (
+        ("empty", "empty is empty"),
+        (
+            "binary",
+            "binary, line 2: byte 0xff is not utf-8; this is no text, or not in utf-8 (encoding says in what)",
+        ),
+        ("none", "none: No such file or directory"),
+    ):
+        assert cli.main(["score", str(trained), str(tmp_path / name), "--out", str(table)]) == 2
+        assert capsys.readouterr().err.strip().endswith(told)
+    assert cli.main(["score", str(trained), str(table), "--out", str(tmp_path)]) == 2
+    assert "--out must be a file" in capsys.readouterr().err
+    assert cli.main(["score", str(trained), str(table), "--encoding", "klingon"]) == 2
+    assert "encoding must be the name of a text encoding" in capsys.readouterr().err
+    assert cli.main(["score", str(tmp_path), str(table)]) == 2
+    assert "holds no trained model" in capsys.readouterr().err
+    assert table.read_text() == "of before"
+    assert len(list(tmp_path.iterdir())) == 3
 
 
 def test_lines_and_depths_as_they_are_printed() -> None:

@@ -14,7 +14,7 @@ from .common import UsageError, as_command, one_line
 from .reproducing import reproduce
 from .trained import carry, data, evaluate, recipes, report
 from .training import train
-from .writing import generate
+from .writing import generate, score
 
 USAGE = """usage: eirehn COMMAND …
 
@@ -24,6 +24,7 @@ Recurrent networks with elastic depth.
   train            one training, by a recipe of ours or your own
   evaluate RUN     the figures of a trained model
   generate RUN     text from a trained language model
+  score RUN TEXT   how well it expects a text of yours, word by word
   report RUN …     an HTML report of trained runs
   carry            a training in small files, to go on elsewhere
   recipes          the recipes there are
@@ -89,6 +90,7 @@ COMMANDS: dict[str, Callable[[list[str]], None]] = {
     "train": train,
     "evaluate": evaluate,
     "generate": generate,
+    "score": score,
     "report": report,
     "carry": carry,
     "recipes": recipes,

@@ -1,15 +1,18 @@
-"""`eirehn generate`: text from a trained language model."""
+"""`eirehn generate` and `eirehn score`: text from a trained language model, and what it makes of text."""
 
 from __future__ import annotations
 
+import csv
+import io
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .common import make_parser, parse
+from .common import check_can_be_written, make_parser, parse
 
 if TYPE_CHECKING:
-    pass
+    from ..scoring import Scored
 
 
 def generate(given: list[str]) -> None:
@@ -19,6 +22,7 @@ def generate(given: list[str]) -> None:
     parser.add_argument("--prompt", type=str, default="", help="text to go on from")
     parser.add_argument("--tokens", type=int, default=100, help="words, or characters, to write")
     parser.add_argument("--temperature", type=float, default=1.0, help="below 1: likelier words; 0: the likeliest")
+    parser.add_argument("--top-p", type=float, default=1.0, help="draw from the likeliest, of this chance together")
     parser.add_argument("--seed", type=int, default=0, help="of the draws")
     parser.add_argument("--which", type=str, default="best", help="best: of the best epoch; or last")
     parser.add_argument("--max_depth", type=int | None, help="inner steps allowed, in place of the network's own")
@@ -35,7 +39,7 @@ def generate(given: list[str]) -> None:
     if prompt.unknown:
         unknown = ", ".join(map(repr, prompt.unknown))
         print(f"eirehn: not in the vocabulary, and read as <unk>: {unknown}", file=sys.stderr)
-    options = {name: asked[name] for name in ("tokens", "temperature", "seed", "max_depth")}
+    options = {name: asked[name] for name in ("tokens", "temperature", "top_p", "seed", "max_depth")}
     console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
     drawn = draw(model, vocabulary, prompt.ids, **options)
     for piece in pieces(drawn, vocabulary.level, depth_of=model.network.max_depth if asked.show_depth else None):
@@ -45,3 +49,49 @@ def generate(given: list[str]) -> None:
             sys.stdout.write(piece.text)
             sys.stdout.flush()
     print()
+
+
+def score(given: list[str]) -> None:
+    """Tells how well a trained language model expects a text of yours, and how deep it goes for each word."""
+    parser = make_parser("score", score)
+    parser.add_argument("run", type=Path, help="folder of the run")
+    parser.add_argument("text", type=Path, help="the text")
+    parser.add_argument("--out", type=Path | None, help="write a row for each word, or character, to this CSV file")
+    parser.add_argument("--apart", action="store_true", help="each line as a text of its own, from the beginning")
+    parser.add_argument("--which", type=str, default="best", help="best: of the best epoch; or last")
+    parser.add_argument("--max_depth", type=int | None, help="inner steps allowed, in place of the network's own")
+    parser.add_argument("--encoding", type=str, default="utf-8", help="of the text")
+    parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
+    asked = parse(parser, given)
+    check_can_be_written("--out", asked.out)
+    from ..generation import trained_language_model
+    from ..scoring import score as scored
+    from ..scoring import text_tokens
+
+    model, vocabulary = trained_language_model(asked.run, which=asked.which, device=asked.device)
+    tokens = text_tokens(asked.text, vocabulary.level, asked.encoding)
+    rows = scored(model, vocabulary, tokens, apart=asked.apart, max_depth=asked.max_depth)
+    count, unknown, bits, depth = 0, 0, 0.0, 0.0
+    for row in rows if asked.out is None else _written(rows, asked.out):
+        count, unknown = count + 1, unknown + (not row.known)
+        bits, depth = bits + row.bits, depth + row.depth
+    kind = "words" if vocabulary.level == "word" else "characters"
+    print(f"{count:,} {kind}: perplexity {2 ** (bits / count):.6g}, {bits / count:.4f} bits each, ", end="")
+    print(f"depth {depth / count:.3f}; {unknown:,} not in the vocabulary, and read as <unk>")
+
+
+def _written(rows: Iterable[Scored], out: Path) -> Iterator[Scored]:
+    """The same, each also a row of a file, which is there when all are."""
+    from ..files import replacing
+    from ..scoring import Scored
+
+    with replacing(out) as file:
+        text = io.TextIOWrapper(file, "utf-8", newline="")
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(Scored._fields)
+        for row in rows:
+            told = [format(value, ".6g") if isinstance(value, float) else value for value in row]
+            table.writerow([int(value) if isinstance(value, bool) else value for value in told])
+            yield row
+        text.flush()
+        text.detach()

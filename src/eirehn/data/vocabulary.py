@@ -74,6 +74,10 @@ class _Index(dict[str, int]):
         return self[UNK]
 
 
+def end_of_line(vocabulary: Vocabulary) -> str:
+    return EOS if vocabulary.level == "word" else "\n"
+
+
 def check_level(level: object) -> None:
     if level not in LEVELS:
         raise ValueError(f"level must be one of {', '.join(LEVELS)}, got {level!r}")

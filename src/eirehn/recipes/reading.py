@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from ..data.splits import Split
-from ..data.vocabulary import EOS
+from ..data.vocabulary import end_of_line
 from ..files import RunError
 from ..models import ELASTIC, LanguageModel
 from ..report.content import DepthHistogram, EarlyCurve
@@ -179,7 +179,7 @@ def occurrences(text: Split, known: int) -> Ints:
 def by_place(run: Trained, tokens: int) -> WordGroups:
     """Words by their place in the sentence, or characters by that in the line, and its end by itself."""
     x = text(run, tokens).x[0].numpy()
-    ends = x == _index(run, end_of_line(run))
+    ends = x == _index(run, end_of_line(run.models[0].tokens))
     group = np.where(ends, len(PLACES), np.digitize(places(ends), PLACES) - 1)
     names = [f"place{'s' if high != low + 1 else ''} {span(low, high)}" for low, high in _pairs(PLACES)]
     return _grouped(run, tokens, group, [*names, "the end"], [*map(short, PLACES), "¶"])
@@ -191,10 +191,6 @@ def places(ends: npt.NDArray[np.bool_]) -> Ints:
     last = np.maximum.accumulate(np.where(ends, index, -1))
     found: Ints = index - np.concatenate([[-1], last[:-1]])
     return found
-
-
-def end_of_line(run: Trained) -> str:
-    return EOS if run.models[0].tokens.level == "word" else "\n"
 
 
 def _index(run: Trained, token: str) -> int:
@@ -256,7 +252,7 @@ def passages(run: Trained, tokens: int) -> list[Passage]:
     """Pieces of the test text from evenly spaced places in it on, as the run's first model reads them; with how far
     its gates were open, where all words take the same number of inner steps."""
     x, reading = text(run, tokens).x[0], readings(run, tokens)[0]
-    ends = (x == _index(run, end_of_line(run))).nonzero().flatten().tolist()
+    ends = (x == _index(run, end_of_line(run.models[0].tokens))).nonzero().flatten().tolist()
     known = run.models[0].tokens
     depth, taken = reading.depth.double().mean(0), None
     # Values that have no finite gates, however they came to be read, have none to show.
@@ -270,7 +266,7 @@ def passages(run: Trained, tokens: int) -> list[Passage]:
             tokens=[known.tokens[number] for number in x[piece].tolist()],
             depth=depth[piece].tolist(),
             chance=chance[piece],
-            end=end_of_line(run),
+            end=end_of_line(run.models[0].tokens),
             spaced=known.level == "word",
             taken=taken,
         )

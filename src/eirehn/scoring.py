@@ -1,0 +1,146 @@
+"""How unexpected each token of a text comes to a language model, and how deep it goes for it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from .data.text import characters, words
+from .data.vocabulary import Vocabulary, end_of_line
+from .files import RunError
+from .generation import beginning
+from .models import ELASTIC, LanguageModel
+
+WINDOW = 1024
+"""Tokens read at once, over all lines side by side: what is told of each is as many numbers as there are words."""
+LINES = 32
+"""Lines side by side, where each is a text of its own."""
+
+
+class Scored(NamedTuple):
+    line: int
+    place: int
+    """Of its line; both from 1 on."""
+    token: str
+    """As it stands in the text."""
+    known: bool
+    """Whether the vocabulary has it; otherwise it is read as `<unk>`, and so is told how likely that was."""
+    bits: float
+    """How unexpected it came after all before it: minus the binary logarithm of its chance."""
+    depth: float
+    """Inner steps, the mean over layers, taken once it had been read."""
+    open: float | None
+    """How far elastic gates were open then, summed over the inner steps, the mean over units and layers."""
+
+
+def text_tokens(path: Path, level: str, encoding: str = "utf-8") -> Iterator[str]:
+    """The words of a text, `<eos>` after each line, or its characters; read a piece at a time."""
+    pieces = words(path, encoding) if level == "word" else (map(chr, each) for each in characters(path, encoding))
+    token = None
+    for token in chain.from_iterable(pieces):
+        yield token
+    if token is None:
+        raise RunError(f"{path} is empty")
+
+
+@torch.no_grad()
+def score(
+    model: LanguageModel,
+    vocabulary: Vocabulary,
+    tokens: Iterable[str],
+    *,
+    apart: bool = False,
+    max_depth: int | None = None,
+) -> Iterator[Scored]:
+    """Each of `tokens`, read in order, with the state carried on; or, with `apart`, each line as a text of its own.
+
+    A line begins before a text, as texts that were learned from begin. Texts of any length are read in pieces.
+
+    >>> scored = score(model, model.tokens, "the company said <eos>".split())  # doctest: +SKIP
+    """
+    model = model.eval()
+    line, place = 1, 0
+    end = end_of_line(vocabulary)
+    for token, bits, depth, opened in (_apart if apart else _in_one)(model, vocabulary, tokens, max_depth):
+        place += 1
+        yield Scored(line, place, token, token in vocabulary, bits, depth, opened)
+        if token == end:
+            line, place = line + 1, 0
+
+
+_Told = tuple[str, float, float, float | None]
+
+
+def _in_one(
+    model: LanguageModel, vocabulary: Vocabulary, tokens: Iterable[str], max_depth: int | None
+) -> Iterator[_Told]:
+    reader = _Reader(model, vocabulary, 1, max_depth)
+    left = iter(tokens)
+    while window := list(islice(left, WINDOW)):
+        yield from _told(window, reader.read(_numbers(vocabulary, [window])), 0)
+
+
+def _apart(
+    model: LanguageModel, vocabulary: Vocabulary, tokens: Iterable[str], max_depth: int | None
+) -> Iterator[_Told]:
+    left = _lines(tokens, end_of_line(vocabulary))
+    while side := list(islice(left, LINES)):
+        reader = _Reader(model, vocabulary, len(side), max_depth)
+        parts = [reader.read(each) for each in _numbers(vocabulary, side).split(WINDOW // LINES, 1)]
+        whole = [torch.cat(found, 1) for found in zip(*parts, strict=True)]
+        for row, line in enumerate(side):
+            yield from _told(line, whole, row)
+
+
+def _lines(tokens: Iterable[str], end: str) -> Iterator[list[str]]:
+    line: list[str] = []
+    for token in tokens:
+        line.append(token)
+        if token == end:
+            yield line
+            line = []
+    if line:
+        yield line
+
+
+def _numbers(vocabulary: Vocabulary, side: Sequence[Sequence[str]]) -> Tensor:
+    """Of lines side by side, (B, T), the short ones filled up with what is not looked at."""
+    longest = max(map(len, side))
+    filled = [[*vocabulary.encode(line).tolist(), *[vocabulary.unk] * (longest - len(line))] for line in side]
+    return torch.tensor(filled)
+
+
+def _told(tokens: Sequence[str], found: Sequence[Tensor], row: int) -> Iterator[_Told]:
+    bits, depth, *opened = (each[row, : len(tokens)].tolist() for each in found)
+    yield from zip(tokens, bits, depth, opened[0] if opened else [None] * len(tokens), strict=True)
+
+
+class _Reader:
+    """Reads B texts on, side by side."""
+
+    def __init__(self, model: LanguageModel, vocabulary: Vocabulary, batch: int, max_depth: int | None) -> None:
+        self.model, self.max_depth = model, max_depth
+        self.expected = model.bias.new_zeros(batch, 1, len(vocabulary))  # before anything is read all are alike
+        self.state = None
+        self.elastic = model.network.kind in ELASTIC
+        if begun := beginning(vocabulary):
+            self.read(torch.tensor([begun] * batch))
+
+    def read(self, tokens: Tensor) -> list[Tensor]:
+        """Bits, depths and, of elastic networks, how far gates were open, (B, T) each, of the next `tokens`."""
+        tokens = tokens.to(self.expected.device)
+        outcome = self.model.run(tokens, self.state, max_depth=self.max_depth, with_cost=self.elastic)
+        expected = torch.cat([self.expected, outcome.prediction[:, :-1].to(self.expected)], 1)  # (B, T, V)
+        self.expected, self.state = outcome.prediction[:, -1:].to(self.expected), outcome.state
+        nats = F.cross_entropy(expected.flatten(0, 1), tokens.flatten(), reduction="none").view(tokens.shape)
+        if not nats.isfinite().all():
+            raise ValueError("what the model expects is no number: its training has diverged")
+        found = [nats.double() / math.log(2), outcome.depth.double().mean(0)]
+        return found if outcome.cost is None else [*found, outcome.cost.double().mean(0)]
