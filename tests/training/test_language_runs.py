@@ -315,7 +315,8 @@ def test_scores_that_cannot_be_had(trained: Path, tmp_path: Path, capsys: pytest
         ("empty", "empty is empty"),
         (
             "binary",
-            "binary, line 2: byte 0xff is not utf-8; this is no text, or not in utf-8 (encoding says in what)",
+            "binary, line 2: byte 0xff is not utf-8; this is no text, or not in utf-8 "
+            "(data.encoding, of score --encoding, says in what)",
         ),
         ("none", "none: No such file or directory"),
     ):

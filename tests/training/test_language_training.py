@@ -327,6 +327,87 @@ def test_prices_that_are_for_language_models_only() -> None:
             Optimisation(**{name: -1.0})
 
 
+@pytest.mark.parametrize(
+    "network", [Network("RHN", 4, max_depth=1), Network("LSTM", 5, embedding_size=3, tied=False)]
+)
+@pytest.mark.parametrize("members", [1, 2])
+def test_a_margin_is_what_an_adversary_can_take(network: Network, members: int) -> None:
+    """No move of a word's row by a share of its length makes that word less likely, and one makes it so."""
+    margin, models = 0.3, []
+    for seed in range(members):
+        torch.manual_seed(seed)
+        models.append(LanguageModel(replace(network, start={"weight_bound": 0.9}), 6).double())
+    tokens = torch.randint(0, 6, (members, 2, 4), generator=torch.Generator().manual_seed(1))
+    batch = (tokens[..., :-1], tokens[..., 1:], 1.0)
+    task = LanguageModelling(models, Optimisation(margin=margin))
+    random, expected = np.random.default_rng(0), []
+    for model, x, target in zip(models, *batch[:2], strict=True):
+        weight = (model.embedding.weight if model.output is None else model.output).detach().numpy()
+        out = model.body(model.embedding(x))[0].detach()
+        states = (out if model.narrowing is None else out @ model.narrowing.detach().T).flatten(0, 1).numpy()
+        losses = []
+        for h, y in zip(states, target.flatten().tolist(), strict=True):
+            reach = margin * np.linalg.norm(weight[y])
+
+            def loss(move: Any, h: Any = h, y: int = y, model: Any = model, weight: Any = weight) -> float:
+                moved = weight.copy()
+                moved[y] += move
+                logits = moved @ h + model.bias.detach().numpy()
+                return float(np.log(np.exp(logits).sum()) - logits[y])
+
+            losses.append(loss(-reach * h / np.linalg.norm(h)))
+            moves = random.normal(size=(50, len(h)))
+            moves *= reach / np.linalg.norm(moves, axis=1, keepdims=True)
+            assert max(loss(move) for move in moves) <= losses[-1]
+        expected.append(np.mean(losses))
+    plain = LanguageModelling(models, Optimisation())
+    found = task.loss(batch).item()
+    assert found == pytest.approx(sum(expected), rel=1e-9)
+    assert found > plain.loss(batch).item() + 0.01
+    # Validation is of the words as they are.
+    text = Split(batch[0][0], batch[1][0])
+    torch.testing.assert_close(task.eval().evaluate(*text), plain.eval().evaluate(*text), rtol=0, atol=0)
+
+
+def test_a_margin_is_learned_by() -> None:
+    """Its gradient against finite differences, with dropout."""
+    torch.manual_seed(0)
+    network = Network("EIREHN", 4, max_depth=2, output_dropout=0.5, input_dropout=0.5)
+    task = LanguageModelling([LanguageModel(network, 6).double()], Optimisation(margin=0.2))
+    tokens = torch.randint(0, 6, (1, 2, 4))
+
+    def loss() -> torch.Tensor:
+        torch.manual_seed(1)
+        task.carried = None
+        return task.loss((tokens[..., :-1], tokens[..., 1:], 1.0))
+
+    loss().backward()
+    for value in task.ensemble.stacked:
+        index = tuple(0 for _ in value.shape)
+        found = []
+        for step in (1e-6, -1e-6):
+            with torch.no_grad():
+                value[index] += step
+                found.append(loss().item())
+                value[index] -= step
+        assert value.grad is not None
+        assert value.grad[index].item() == pytest.approx((found[0] - found[1]) / 2e-6, abs=1e-8, rel=1e-5)
+
+
+def test_margins_that_cannot_be() -> None:
+    for network in (Network(pointer=3), Network(mixture=2)):
+        with pytest.raises(ValueError, match="margin is for language models without"):
+            Recipe(network=network, data=TextData(), optimisation=Optimisation(margin=0.1))
+    with pytest.raises(ValueError, match="margin is for language models without"):
+        Recipe(data=SyntheticData(), optimisation=Optimisation(margin=0.1))
+    for wrong in (-0.1, math.nan, math.inf):
+        with pytest.raises(ValueError, match="margin"):
+            Optimisation(margin=wrong)
+    model, tokens = LanguageModel(Network("LSTM", 4, pointer=2), 6), torch.zeros(1, 3, dtype=torch.int64)
+    with pytest.raises(ValueError, match="margin is of a target"):
+        model.run_watched(tokens, None, tokens, margin=0.1)
+
+
 def test_only_classes_are_smoothed() -> None:
     for data in (TextData(), SyntheticData()):
         with pytest.raises(ValueError, match="smoothing is for classification"):

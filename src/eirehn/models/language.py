@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..cells.base import default_bound, fill_uniform
+from ..cells.base import at_least_float32, default_bound, fill_uniform
 from ..checks import positive_int
 from ..mixture import MixtureOfSoftmaxes
 from ..pointer import PointerSentinel
@@ -80,15 +80,18 @@ class LanguageModel(nn.Module):
         *,
         max_depth: int | None = None,
         with_cost: bool = False,
+        margin: float = 0.0,
     ) -> tuple[Outcome, Tensor, Tensor | None]:
-        """As `run`, and what the network put out, (B, T, H). Of a model with a pointer or a mixture, where there is
-        a `target`, (B, T), the prediction is the logarithm of what it gives that alone, (B, T), and there is the
-        loss that a pointer has for it, of that shape."""
-        if target is not None and not self.by_target:
+        """As `run`, and what the network put out, (B, T, H). Of a model with a pointer or a mixture, or with a
+        `margin`, where there is a `target`, (B, T), the prediction is the logarithm of what it gives that alone,
+        (B, T), and there is the loss that a pointer has for it, of that shape. For a `margin` see `with_margin`."""
+        if margin and (self.by_target or target is None):
+            raise ValueError("margin is of a target, for models without a pointer or a mixture")
+        if target is not None and not (self.by_target or margin):
             raise ValueError(
                 "this model has no pointer (network.pointer is 0) and no mixture (network.mixture is 1)"
             )
-        return self._run(tokens, hx, target, max_depth, with_cost)
+        return self._run(tokens, hx, target, max_depth, with_cost, margin)
 
     @property
     def by_target(self) -> bool:
@@ -96,12 +99,18 @@ class LanguageModel(nn.Module):
         return self.pointer is not None or self.mixture is not None
 
     def _run(
-        self, tokens: Tensor, hx: Any, target: Tensor | None, max_depth: int | None, with_cost: bool
+        self,
+        tokens: Tensor,
+        hx: Any,
+        target: Tensor | None,
+        max_depth: int | None,
+        with_cost: bool,
+        margin: float = 0.0,
     ) -> tuple[Outcome, Tensor, Tensor | None]:
         options: dict[str, Any] = {"max_depth": max_depth, "with_cost": with_cost}
         own, memory = hx if self.pointer is not None and hx is not None else (hx, None)
         out, state, depth, cost = self.network.run(self.body, self._embedded(tokens), own, **options)
-        logits, loss = self._logits(out, target if self.pointer is None else None), None
+        logits, loss = self._logits(out, target if self.pointer is None else None, margin), None
         if self.pointer is not None:
             with torch.autocast(out.device.type, enabled=False):
                 whole = out.to(self.bias.dtype)
@@ -119,17 +128,18 @@ class LanguageModel(nn.Module):
             x = F.dropout(x, self.network.input_dropout)
         return x
 
-    def _logits(self, out: Tensor, target: Tensor | None) -> Tensor:
+    def _logits(self, out: Tensor, target: Tensor | None, margin: float) -> Tensor:
         weight = self.embedding.weight if self.output is None else self.output
         if self.training:
             out = self._dropped(self._narrowed(out), self.network.output_dropout)
-            return self._told_apart(out, weight, target)
+            return self._told_apart(out, weight, target, margin)
         with torch.autocast(out.device.type, enabled=False):  # bfloat16 has two or three digits of a logit
-            return self._told_apart(self._narrowed(out.to(weight.dtype)), weight, target)
+            return self._told_apart(self._narrowed(out.to(weight.dtype)), weight, target, margin)
 
-    def _told_apart(self, out: Tensor, weight: Tensor, target: Tensor | None) -> Tensor:
+    def _told_apart(self, out: Tensor, weight: Tensor, target: Tensor | None, margin: float) -> Tensor:
         if self.mixture is None:
-            return F.linear(out, weight, self.bias)
+            logits = F.linear(out, weight, self.bias)
+            return logits if target is None else with_margin(logits, out, weight, target, margin)
         drop = self._drop_latents if self.training else None
         chances: Tensor = self.mixture(out, weight, self.bias, target, drop=drop)
         return chances
@@ -144,6 +154,16 @@ class LanguageModel(nn.Module):
         if not dropped:
             return out
         return out * F.dropout(torch.ones_like(out if self.by_step else out[:, :1]), dropped)  # (B, T or 1, E)
+
+
+def with_margin(logits: Tensor, out: Tensor, weight: Tensor, target: Tensor, margin: float) -> Tensor:
+    """Logarithms of the chance of `target`, (B, T), at its worst, if the row w of `weight` that tells it apart may
+    be moved by `margin` times its own length: away from the output h, so that its logit is less by
+    `margin · ‖w‖ · ‖h‖` (Wang et al. 2019, "Improving Neural Language Modeling via Adversarial Training")."""
+    rows = F.embedding(target, weight)  # (B, T, E)
+    less = margin * at_least_float32(rows).norm(dim=-1) * at_least_float32(out).norm(dim=-1)
+    worst = at_least_float32(logits).scatter_add(-1, target.unsqueeze(-1), -less.unsqueeze(-1))
+    return -F.cross_entropy(worst.flatten(0, -2), target.flatten(), reduction="none").view(target.shape)
 
 
 def word_mask(ones: Tensor, tokens: Tensor, dropped: float) -> Tensor:

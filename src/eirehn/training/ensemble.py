@@ -57,10 +57,12 @@ class Ensemble(nn.Module):
         *,
         max_depth: int | None = None,
         with_cost: bool = False,
+        margin: float = 0.0,
     ) -> tuple[Outcome, Tensor, Tensor | None]:
         """Of language models: as a call, and what their networks put out, (M, B, T, H), and where there is a
-        `target`, (M, B, T), and they have pointers, the losses of those for it."""
-        found = self._run(x, hx, target, None, watched=True, max_depth=max_depth, with_cost=with_cost)
+        `target`, (M, B, T), and they have pointers, the losses of those for it; with a `margin`, where there is."""
+        options: dict[str, Any] = {"max_depth": max_depth, "with_cost": with_cost, "margin": margin}
+        found = self._run(x, hx, target, None, watched=True, **options)
         prediction, state, depth, *rest = found
         loss = rest.pop() if len(rest) > 1 + with_cost else None
         out = rest.pop()

@@ -159,7 +159,7 @@ class Task(pl.LightningModule):
         if not (self.by_target or own.calms):
             return self.ensemble(x, self.carried, lengths=lengths, **options), None
         wanted = target if self.by_target else None
-        outcome, out, loss = self.ensemble.watched(x, self.carried, wanted, **options)
+        outcome, out, loss = self.ensemble.watched(x, self.carried, wanted, margin=own.margin, **options)
         besides: list[Tensor] = []
         if own.calms:
             out = at_least_float32(out)  # (M, B, T, H)

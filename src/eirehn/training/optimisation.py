@@ -66,6 +66,10 @@ class Optimisation:
     """Language models: this much times the mean square of what the network puts out is added to the loss (AR)."""
     temporal_penalty: float = 0.0
     """Language models: and this much times that of its change from step to step (TAR; both Merity et al. 2017)."""
+    margin: float = 0.0
+    """Language models without a pointer or a mixture: each word is learned as if what tells it apart had been moved
+    by this share of its length to where it is told worst (adversarial softmax, Wang et al. 2019); the training loss
+    is of that."""
     smoothing: float = 0.0
     """Of a classification: this share of a target's weight is dealt to all classes alike."""
     average: float = 0.0
@@ -95,6 +99,7 @@ class Optimisation:
         finite("pointer_loss", self.pointer_loss, least=0.0)
         finite("activation_penalty", self.activation_penalty, least=0.0)
         finite("temporal_penalty", self.temporal_penalty, least=0.0)
+        finite("margin", self.margin, least=0.0)
         finite("decay", self.decay, above=0.0)
         boolean("sum_steps", self.sum_steps)
         for name in ("decay_from", "average_from", "average_after"):

@@ -71,6 +71,9 @@ class Recipe:
             raise ValueError(f"seeds must be integers of at least 0 and below 2**32, got {list(self.seeds)}")
         if self.optimisation.pointer_loss and not (self.network.pointer and self.data.task == "language"):
             raise ValueError("optimisation.pointer_loss is for language models with network.pointer")
+        plain = self.network.pointer == 0 and self.network.mixture == 1
+        if self.optimisation.margin and not (plain and self.data.task == "language"):
+            raise ValueError("optimisation.margin is for language models without network.pointer or .mixture")
         if self.optimisation.early and (self.network.kind in SHALLOW or self.network.max_depth == 1):
             raise ValueError("early is for networks of several inner steps, which can be stopped")
         if self.optimisation.retreat and self.data.task == "classification":

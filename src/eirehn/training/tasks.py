@@ -71,7 +71,7 @@ class LanguageModelling(Task):
 
     def __init__(self, members: Sequence[Model], optimisation: Optimisation) -> None:
         super().__init__(members, optimisation)
-        self.by_target = getattr(members[0], "by_target", False)
+        self.by_target = getattr(members[0], "by_target", False) or optimisation.margin > 0
         if optimisation.pointer_loss and getattr(members[0], "pointer", None) is None:
             raise ValueError("pointer_loss is of a pointer, and these models have none")
 
