@@ -1,11 +1,13 @@
 """Tries settings of a language model on a part of the Penn Treebank small enough for a CPU.
 
     python benchmarks/search_text.py plan.json --json found.json [--tokens 200000] [--words 2000] [--caps]
+        [--validation 20000]
 
 The plan is a list of objects {"name", "network", "optimisation"} with fields of `Network` and `Optimisation` beside
 the defaults below, tried in order while `--seconds` are left. The model reads the first `--tokens` of the training
-part, in which all but the `--words` most frequent words are `<unk>`, and is validated on the first tenth as many of
-the validation part. The test part is not read. A training that gets lost is stopped.
+part, in which all but the `--words` most frequent words are `<unk>`, and is validated on the first `--validation`
+of the validation part, a tenth as many unless told. The test part is not read. A training that gets lost is
+stopped.
 
 Beside perplexity there is the rate at which two states of the trained network that differ a little draw apart as it
 reads on, per token (its largest Lyapunov exponent). Above 0 it is chaotic: gradients over time grow without bound.
@@ -66,10 +68,10 @@ OPTIMISATION: dict[str, Any] = {
 }
 
 
-def write_texts(folder: Path, tokens: int, words: int) -> TextData:
+def write_texts(folder: Path, tokens: int, words: int, validation: int) -> TextData:
     train = kept("ptb", "ptb.train.txt").read_text("utf-8").replace("\n", " \n ").split(" ")
     valid = kept("ptb", "ptb.valid.txt").read_text("utf-8").replace("\n", " \n ").split(" ")
-    parts = [[each for each in train if each][:tokens], [each for each in valid if each][: tokens // 10]]
+    parts = [[each for each in train if each][:tokens], [each for each in valid if each][:validation]]
     counts = Counter(word for word in parts[0] if word != "\n")
     known = {"\n", *(word for word, _ in counts.most_common(words))}
     for name, part in zip(("train", "validation"), parts, strict=True):
@@ -171,19 +173,21 @@ def main() -> None:
     parser.add_argument("--json", type=Path, required=True)
     parser.add_argument("--tokens", type=int, default=200_000)
     parser.add_argument("--words", type=int, default=2000)
+    parser.add_argument("--validation", type=int)
     parser.add_argument("--seconds", type=float, default=math.inf)
     parser.add_argument("--caps", action="store_true")
     args = parser.parse_args()
+    validation = args.tokens // 10 if args.validation is None else args.validation
     plan, rows, until = json.loads(args.plan.read_text()), [], time.monotonic() + args.seconds
     with tempfile.TemporaryDirectory() as folder:
-        data = write_texts(Path(folder), args.tokens, args.words)
+        data = write_texts(Path(folder), args.tokens, args.words, validation)
         for settings in plan:
             if time.monotonic() > until:
                 break
             rows.append(attempt(settings, data, caps=args.caps))
             row = {name: value for name, value in rows[-1].items() if name not in ("settings", "curve")}
             print(settings["name"], row, flush=True)
-            about = {"tokens": args.tokens, "words": args.words, **provenance()}
+            about = {"tokens": args.tokens, "words": args.words, "validation": validation, **provenance()}
             write_json(args.json, {**about, "rows": rows})
 
 

@@ -125,8 +125,9 @@ def test_searching_settings_of_a_language_model(tmp_path: Path, monkeypatch: pyt
         assert row["by_max_depth"][-1] == pytest.approx(row["best"], rel=1e-4)
         assert len(row["by_max_depth"]) == 4
     assert len(set(rows[-1]["by_max_depth"])) == 4  # it is stopped indeed
-    data = module.write_texts(tmp_path, 15, 2)
+    data = module.write_texts(tmp_path, 15, 2, 7)
     assert Path(data.train).read_text() == "a b <unk> a b <unk>\na a b\na b <unk> a\n"
+    assert len(Path(data.validation).read_text().replace("\n", " <eos> ").split()) == 7
 
 
 def test_states_that_draw_together() -> None:

@@ -57,8 +57,18 @@ def without_dropout(recipe: Recipe) -> Recipe:
         (RMS, {"pointer": 5, "embedding_size": 16}),
         ({**SGD, "pointer_loss": 0.1}, {"pointer": 50}),
         (RMS, {"mixture": 3, "mixture_dropout": 0.2, "embedding_size": 16}),
+        ({**RMS, "margin": 0.05}, {"embedding_size": 16}),
     ],
-    ids=["sgd", "asgd", "calm", "rms", "rms and a pointer", "sgd and a pointer's loss", "rms and a mixture"],
+    ids=[
+        "sgd",
+        "asgd",
+        "calm",
+        "rms",
+        "rms and a pointer",
+        "sgd and a pointer's loss",
+        "rms and a mixture",
+        "rms and a margin",
+    ],
 )
 def test_a_recorded_step_is_the_plain_one(options: dict[str, Any], network: dict[str, Any], tmp_path: Path) -> None:
     recipe = without_dropout(small_language_recipe(written(tmp_path, train=1000, test=200)))
