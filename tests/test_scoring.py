@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -73,6 +74,24 @@ def test_lines_as_texts_of_their_own(kind: str, lines: int, monkeypatch: pytest.
     assert found[-1].line == 4
 
 
+def test_a_long_line_beside_short_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not what all are filled up to: so few numbers are read beside those of the text, whatever the order."""
+    monkeypatch.setattr(scoring, "WINDOW", 64)
+    model, run = make(NETWORKS["elastic"]), LanguageModel.run
+    read = []
+
+    def counted(self: LanguageModel, tokens: torch.Tensor, *rest: Any, **options: Any) -> Any:
+        read.append(tokens.numel())
+        return run(self, tokens, *rest, **options)
+
+    monkeypatch.setattr(LanguageModel, "run", counted)
+    short, long = ["a", "<eos>"], [*["b"] * 700, "<eos>"]
+    text = [*short * 40, *long, *short * 40, *long, *long]
+    assert [each.token for each in score(model, WORDS, text, apart=True)] == text
+    assert sum(read) < 2.5 * len(text)
+    assert max(read) <= 64
+
+
 @pytest.mark.parametrize("apart", [False, True])
 def test_depths_are_those_of_the_token_that_was_read(apart: bool) -> None:
     network = NETWORKS["two layers"]
@@ -101,6 +120,17 @@ def test_characters() -> None:
     first, second = score(make(NETWORKS["elastic"], endless), endless, "ab")
     assert first.bits == pytest.approx(math.log2(3))  # before anything is read all are alike
     assert 2**-second.bits == pytest.approx(chance(make(NETWORKS["elastic"], endless), endless, ["a"], "b"))
+
+
+def test_a_text_that_is_no_list_of_words() -> None:
+    with pytest.raises(TypeError, match="tokens should be words, got: str"):
+        next(score(make(NETWORKS["elastic"]), WORDS, "a b"))
+
+
+def test_a_word_that_is_certain() -> None:
+    model = make(NETWORKS["elastic"])
+    model.bias.data[2] = 1e4
+    assert str(next(score(model, WORDS, ["a"])).bits) == "0.0"  # and not -0.0
 
 
 def test_texts(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def generate(
     """
     positive_int("tokens", tokens)
     finite("temperature", temperature, least=0.0)
-    if finite("top_p", top_p, above=0.0) > 1:
+    if not 0 < finite("top_p", top_p) <= 1:
         raise ValueError(f"top_p must be above 0 and at most 1, got {top_p}")
     if not 0 <= seed < 2**63:
         raise ValueError(f"seed must be at least 0 and below 2**63, got {seed}")

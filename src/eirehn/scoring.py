@@ -65,6 +65,8 @@ def score(
 
     >>> scored = score(model, model.tokens, "the company said <eos>".split())  # doctest: +SKIP
     """
+    if isinstance(tokens, str) and vocabulary.level == "word":
+        raise TypeError("tokens should be words, got: str")
     model = model.eval()
     line, place = 1, 0
     end = end_of_line(vocabulary)
@@ -91,9 +93,9 @@ def _apart(
     model: LanguageModel, vocabulary: Vocabulary, tokens: Iterable[str], max_depth: int | None
 ) -> Iterator[_Told]:
     left = _lines(tokens, end_of_line(vocabulary))
-    while side := list(islice(left, LINES)):
+    for side in _sides(left):
         reader = _Reader(model, vocabulary, len(side), max_depth)
-        parts = [reader.read(each) for each in _numbers(vocabulary, side).split(WINDOW // LINES, 1)]
+        parts = [reader.read(each) for each in _numbers(vocabulary, side).split(max(1, WINDOW // len(side)), 1)]
         whole = [torch.cat(found, 1) for found in zip(*parts, strict=True)]
         for row, line in enumerate(side):
             yield from _told(line, whole, row)
@@ -108,6 +110,19 @@ def _lines(tokens: Iterable[str], end: str) -> Iterator[list[str]]:
             line = []
     if line:
         yield line
+
+
+def _sides(lines: Iterable[list[str]]) -> Iterator[list[list[str]]]:
+    """Lines to be read side by side, in their order: few where one is long, or most would be filling."""
+    side: list[list[str]] = []
+    for line in lines:
+        longest, tokens = max(map(len, [*side, line])), sum(map(len, [*side, line]))
+        if len(side) == LINES or (side and longest * (len(side) + 1) > 2 * tokens + WINDOW):
+            yield side
+            side = []
+        side.append(line)
+    if side:
+        yield side
 
 
 def _numbers(vocabulary: Vocabulary, side: Sequence[Sequence[str]]) -> Tensor:
@@ -142,5 +157,5 @@ class _Reader:
         nats = F.cross_entropy(expected.flatten(0, 1), tokens.flatten(), reduction="none").view(tokens.shape)
         if not nats.isfinite().all():
             raise ValueError("what the model expects is no number: its training has diverged")
-        found = [nats.double() / math.log(2), outcome.depth.double().mean(0)]
+        found = [nats.double().abs() / math.log(2), outcome.depth.double().mean(0)]
         return found if outcome.cost is None else [*found, outcome.cost.double().mean(0)]

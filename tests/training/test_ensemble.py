@@ -73,12 +73,32 @@ def test_a_gradient_that_overflows_moves_nothing(members: int, wrong: float) -> 
     for value in ensemble.stacked:
         value.grad = torch.ones_like(value)
     ensemble.stacked[1].grad[0, 0, 0] = wrong
-    ensemble.clip_gradients(0.5)
+    assert ensemble.clip_gradients(0.5).tolist() == [True, False][:members]
     for value in ensemble.stacked:
         assert (value.grad[0] == 0).all()
         assert (value.grad[1:] > 0).all()
     others = [value.grad[1:].square().sum() for value in ensemble.stacked]
     assert sum(others) == pytest.approx(0.25 * (members - 1))
+
+
+def test_steps_left_out_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each member and epoch, in the figures of a run, and only where gradients are clipped."""
+    clip, steps = Ensemble.clip_gradients, []
+
+    def spoiled(self: Ensemble, norm: float) -> torch.Tensor:
+        steps.append(len(steps))
+        if steps[-1] in (1, 4, 6):  # of 4 an epoch
+            self.stacked[0].grad[1] = torch.nan
+        return clip(self, norm)
+
+    monkeypatch.setattr(Ensemble, "clip_gradients", spoiled)
+    train(small(seeds=(0, 1), epochs=2, clip=1.0), tmp_path / "clipped")
+    lines = (tmp_path / "clipped" / "metrics.csv").read_text().splitlines()
+    assert lines[0].split(",")[-1] == "steps_left_out"
+    assert [line.split(",")[-1] for line in lines[1:]] == ["0.0", "1.0", "0.0", "2.0"]
+    assert "nan" not in "".join(lines)
+    train(small(seeds=(0, 1), epochs=1), tmp_path / "free")
+    assert "steps_left_out" not in (tmp_path / "free" / "metrics.csv").read_text()
 
 
 ALL_OPTIONS = {

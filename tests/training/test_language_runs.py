@@ -292,7 +292,9 @@ def test_score_by_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureF
     bits = [float(row["bits"]) for row in rows]
     rest = math.exp(math.log(2) * sum(bits[1:]) / len(bits[1:]))
     assert rest == pytest.approx(evaluate(trained).values[0], rel=1e-2)  # it has a line's end before the first, too
-    assert f"{len(rows):,} words: perplexity {2 ** (sum(bits) / len(bits)):.4g}"[:-1] in out
+    assert (
+        f"{len(rows):,} words, ends of lines among them: perplexity {2 ** (sum(bits) / len(bits)):.4g}"[:-1] in out
+    )
     assert "; 0 not in the vocabulary" in out
     assert all(0 < float(row["open"]) <= float(row["depth"]) == 2 for row in rows)
     text = tmp_path / "own.txt"
@@ -316,7 +318,7 @@ def test_scores_that_cannot_be_had(trained: Path, tmp_path: Path, capsys: pytest
         (
             "binary",
             "binary, line 2: byte 0xff is not utf-8; this is no text, or not in utf-8 "
-            "(data.encoding, of score --encoding, says in what)",
+            "(data.encoding, or --encoding of score, says in what)",
         ),
         ("none", "none: No such file or directory"),
     ):
@@ -328,8 +330,38 @@ def test_scores_that_cannot_be_had(trained: Path, tmp_path: Path, capsys: pytest
     assert "encoding must be the name of a text encoding" in capsys.readouterr().err
     assert cli.main(["score", str(tmp_path), str(table)]) == 2
     assert "holds no trained model" in capsys.readouterr().err
+    for own in (table, trained / "model.json"):
+        before = own.read_bytes()
+        assert cli.main(["score", str(trained), str(table), "--out", str(own)]) == 2
+        assert "--out must be a file of its own" in capsys.readouterr().err
+        assert own.read_bytes() == before
     assert table.read_text() == "of before"
     assert len(list(tmp_path.iterdir())) == 3
+
+
+def test_scores_of_characters_in_a_table(tmp_path: Path) -> None:
+    """Those that mean something in a table, and ends of lines of all kinds, come back from it."""
+    from eirehn.cli.writing import _written
+    from eirehn.scoring import Scored
+
+    text = 'a,"\r\n\n\u2028 \t'
+    rows = [Scored(1, at, letter, True, 0.5, 1.0, None) for at, letter in enumerate(text, 1)]
+    assert list(_written(rows, tmp_path / "table.csv")) == rows
+    with (tmp_path / "table.csv").open(encoding="utf-8", newline="") as file:
+        found = list(csv.DictReader(file))
+    assert [row["token"] for row in found] == list(text)
+    assert {row["open"] for row in found} == {""}
+
+
+def test_a_text_that_is_all_but_ruled_out(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = eirehn.load(trained)
+    model.embedding.weight.data.mul_(1e6)
+    monkeypatch.setattr("eirehn.generation.load", lambda *given, **options: model)
+    (tmp_path / "text").write_text("w1 w2 zebra\n")
+    assert cli.main(["score", str(trained), str(tmp_path / "text"), "--device", "cpu"]) == 0
+    assert "perplexity inf" in capsys.readouterr().out
 
 
 def test_lines_and_depths_as_they_are_printed() -> None:

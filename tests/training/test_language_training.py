@@ -404,6 +404,8 @@ def test_margins_that_cannot_be() -> None:
         with pytest.raises(ValueError, match="margin"):
             Optimisation(margin=wrong)
     model, tokens = LanguageModel(Network("LSTM", 4, pointer=2), 6), torch.zeros(1, 3, dtype=torch.int64)
+    with pytest.raises(ValueError, match="margin is for models without"):
+        LanguageModelling([model], Optimisation(margin=0.1))
     with pytest.raises(ValueError, match="margin is of a target"):
         model.run_watched(tokens, None, tokens, margin=0.1)
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+import math
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .common import check_can_be_written, make_parser, parse
+from .common import UsageError, check_can_be_written, make_parser, parse
 
 if TYPE_CHECKING:
     from ..scoring import Scored
@@ -22,7 +23,12 @@ def generate(given: list[str]) -> None:
     parser.add_argument("--prompt", type=str, default="", help="text to go on from")
     parser.add_argument("--tokens", type=int, default=100, help="words, or characters, to write")
     parser.add_argument("--temperature", type=float, default=1.0, help="below 1: likelier words; 0: the likeliest")
-    parser.add_argument("--top-p", type=float, default=1.0, help="draw from the likeliest, of this chance together")
+    parser.add_argument(
+        "--top-p",
+        type=float,
+        default=1.0,
+        help="draw from the likeliest alone: as few as have this chance together",
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the draws")
     parser.add_argument("--which", type=str, default="best", help="best: of the best epoch; or last")
     parser.add_argument("--max_depth", type=int | None, help="inner steps allowed, in place of the network's own")
@@ -54,7 +60,7 @@ def generate(given: list[str]) -> None:
 def score(given: list[str]) -> None:
     """Tells how well a trained language model expects a text of yours, and how deep it goes for each word."""
     parser = make_parser("score", score)
-    parser.add_argument("run", type=Path, help="folder of the run")
+    parser.add_argument("run", type=Path, help="folder of the run; of several seeds the best on validation data")
     parser.add_argument("text", type=Path, help="the text")
     parser.add_argument("--out", type=Path | None, help="write a row for each word, or character, to this CSV file")
     parser.add_argument("--apart", action="store_true", help="each line as a text of its own, from the beginning")
@@ -64,6 +70,7 @@ def score(given: list[str]) -> None:
     parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
     asked = parse(parser, given)
     check_can_be_written("--out", asked.out)
+    _check_apart(asked.out, asked.text, asked.run)
     from ..generation import trained_language_model
     from ..scoring import score as scored
     from ..scoring import text_tokens
@@ -75,9 +82,20 @@ def score(given: list[str]) -> None:
     for row in rows if asked.out is None else _written(rows, asked.out):
         count, unknown = count + 1, unknown + (not row.known)
         bits, depth = bits + row.bits, depth + row.depth
-    kind = "words" if vocabulary.level == "word" else "characters"
-    print(f"{count:,} {kind}: perplexity {2 ** (bits / count):.6g}, {bits / count:.4f} bits each, ", end="")
+    kind = "words, ends of lines among them" if vocabulary.level == "word" else "characters"
+    perplexity = 2 ** (bits / count) if bits < 1024 * count else math.inf
+    print(f"{count:,} {kind}: perplexity {perplexity:.6g}, {bits / count:.4f} bits each, ", end="")
     print(f"depth {depth / count:.3f}; {unknown:,} not in the vocabulary, and read as <unk>")
+
+
+def _check_apart(out: Path | None, text: Path, run: Path) -> None:
+    """That what is written takes the place of nothing that is read."""
+    if out is None or not out.exists():
+        return
+    if text.exists() and out.samefile(text):
+        raise UsageError(f"--out must be a file of its own, and {out} is the text")
+    if run.resolve() in out.resolve().parents:
+        raise UsageError(f"--out must be a file of its own, and {out} is a part of the run")
 
 
 def _written(rows: Iterable[Scored], out: Path) -> Iterator[Scored]:
@@ -87,7 +105,7 @@ def _written(rows: Iterable[Scored], out: Path) -> Iterator[Scored]:
 
     with replacing(out) as file:
         text = io.TextIOWrapper(file, "utf-8", newline="")
-        table = csv.writer(text, lineterminator="\n")
+        table = csv.writer(text)
         table.writerow(Scored._fields)
         for row in rows:
             told = [format(value, ".6g") if isinstance(value, float) else value for value in row]

@@ -156,7 +156,7 @@ def blocks(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
 
 
 def _no_text(encoding: str) -> str:
-    return f"this is no text, or not in {encoding} (data.encoding, of score --encoding, says in what)"
+    return f"this is no text, or not in {encoding} (data.encoding, or --encoding of score, says in what)"
 
 
 def _decoder(encoding: str) -> codecs.IncrementalDecoder:

@@ -133,7 +133,7 @@ def _form(leaf: Any) -> Any:
 @contextmanager
 def _unchanged(task: Task, optimizer: torch.optim.Optimizer) -> Iterator[None]:
     """Puts back what a step changes: values, sums, the optimiser's state and the generators."""
-    tensors = [*task.parameters(), task.sums, *_state(optimizer)]
+    tensors = [*task.parameters(), task.sums, task.left_out, *_state(optimizer)]
     before = [each.detach().clone() for each in tensors]
     with torch.random.fork_rng([task.device]), torch.no_grad():
         with torch.enable_grad():

@@ -129,9 +129,9 @@ class Ensemble(nn.Module):
         trained = [value for value in self.stacked if value.grad is not None]
         torch._foreach_add_([value.grad for value in trained], trained, alpha=penalty)
 
-    def clip_gradients(self, norm: float) -> None:
+    def clip_gradients(self, norm: float) -> Tensor:
         """Scales each member's gradient down to `norm`, by its own length. Where that overflows, as over many inner
-        steps it may, the gradient says nothing of where to go, and becomes zero."""
+        steps it may, the gradient says nothing of where to go, and becomes zero: told is of which members, (M,)."""
         gradients = self._gradients()
         if self.size == 1:  # all of them in a few launches
             lengths = torch.stack(torch._foreach_norm(gradients)).norm()[None]
@@ -139,9 +139,10 @@ class Ensemble(nn.Module):
             squares = [gradient.flatten(1).square().sum(1) for gradient in gradients]
             lengths = torch.stack(squares).sum(0).sqrt()  # (M,)
         self.scale_gradients((norm / (lengths + 1e-6)).clamp(max=1.0))
-        overflown = ~lengths.isfinite()
+        overflown: Tensor = ~lengths.isfinite()
         for gradient in gradients:  # zero times infinity is none
             gradient.masked_fill_(_beside(overflown, gradient), 0.0)
+        return overflown
 
     def scale_gradients(self, factors: Tensor) -> None:
         """Multiplies each member's gradient by its factor, (M,)."""

@@ -46,6 +46,7 @@ class Task(pl.LightningModule):
         # Not buffers: those follow the weights' type, and several processes would overwrite each other's.
         self.best = Best(self.ensemble)
         self.sums = torch.zeros(2, self.ensemble.size, dtype=torch.float64)  # this epoch's losses and sequences
+        self.left_out = torch.zeros(self.ensemble.size, dtype=torch.float64)  # its steps whose gradients overflowed
         self.averages = Averages(optimisation, list(self.ensemble.stacked))
         self.retreats = Retreats(optimisation, self.ensemble.size)
 
@@ -76,7 +77,7 @@ class Task(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_train_start(self) -> None:
-        self.sums = self.sums.to(self.device)
+        self.sums, self.left_out = self.sums.to(self.device), self.left_out.to(self.device)
         self.averages.place_like(list(self.ensemble.stacked))
         self.best.place_like(self.ensemble)
         self.retreats.place(self.device)
@@ -106,6 +107,7 @@ class Task(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["task"] = {
             "sums": self.sums,
+            "left_out": self.left_out,
             "averages": self.averages.state_dict(),
             "best": self.best.state_dict(),
             "retreats": self.retreats.state_dict(),
@@ -115,6 +117,7 @@ class Task(pl.LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         state = checkpoint["task"]
         self.sums, self.carried = state["sums"], state["carried"]
+        self.left_out = state.get("left_out", self.left_out)  # which older states do not tell
         self.averages.load_state_dict(state["averages"])
         self.best.load_state_dict(state["best"])
         if "retreats" in state:  # trainings of before there were any do not ask for them
@@ -122,6 +125,7 @@ class Task(pl.LightningModule):
 
     def on_train_epoch_start(self) -> None:
         self.sums.zero_()
+        self.left_out.zero_()
         self.carried = None
         self.averages.start_epoch(self.current_epoch)
 
@@ -175,7 +179,7 @@ class Task(pl.LightningModule):
         if self.optimisation.penalty:
             self.ensemble.add_penalty(self.optimisation.penalty)
         if self.optimisation.clip is not None:
-            self.ensemble.clip_gradients(self.optimisation.clip)
+            self.left_out += self.ensemble.clip_gradients(self.optimisation.clip)
         if self.retreats:
             self.ensemble.scale_gradients(self.retreats.share)
 
@@ -234,7 +238,7 @@ class Task(pl.LightningModule):
         self._totals = []
         self.carried = self._reading
         metric = self.figure(total / count)
-        self.latest = {"train_loss": self._train_loss(), self.metric: metric, "depth": depth / cases}
+        self._tell(self._train_loss(), metric, depth / cases)
         score = self.sign * metric
         self.best.consider(score, self.current_epoch, self.ensemble)
         loss = self.latest["train_loss"] if self.averages else None
@@ -259,10 +263,15 @@ class Task(pl.LightningModule):
             return
         loss = self._train_loss()
         unknown = torch.full_like(loss, torch.nan)
-        self.latest = {"train_loss": loss, self.metric: unknown, "depth": unknown}
+        self._tell(loss, unknown, unknown)
         self.averages.swap(list(self.ensemble.stacked))
         self.best.take(loss, self.current_epoch, self.ensemble)
         self.averages.swap(list(self.ensemble.stacked))
+
+    def _tell(self, loss: Tensor, metric: Tensor, depth: Tensor) -> None:
+        self.latest = {"train_loss": loss, self.metric: metric, "depth": depth}
+        if self.optimisation.clip is not None:
+            self.latest["steps_left_out"] = self.left_out.clone()
 
     def _train_loss(self) -> Tensor:
         sums: Tensor = self._sum_over_processes(self.sums)

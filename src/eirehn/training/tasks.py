@@ -74,6 +74,8 @@ class LanguageModelling(Task):
         self.by_target = getattr(members[0], "by_target", False) or optimisation.margin > 0
         if optimisation.pointer_loss and getattr(members[0], "pointer", None) is None:
             raise ValueError("pointer_loss is of a pointer, and these models have none")
+        if optimisation.margin and getattr(members[0], "by_target", False):
+            raise ValueError("margin is for models without a pointer or a mixture")
 
     def carry(self, state: Any) -> None:
         self.carried = tree_map(Tensor.detach, state)
