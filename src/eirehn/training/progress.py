@@ -118,5 +118,7 @@ class Display:
 
 def _text(event: Event) -> str:
     known = {name: value for name, value in event.figures.items() if not math.isnan(value)}
+    if known.get("steps_left_out") == 0:  # as it should be
+        del known["steps_left_out"]
     figures = (f"{name.replace('_', ' ')} {value:.4g}" for name, value in known.items())
     return "  ".join([f"epoch {event.epoch}/{event.epochs}", *figures])

@@ -1,0 +1,29 @@
+"""What is shown of a training under way."""
+
+from __future__ import annotations
+
+import io
+import math
+
+from rich.console import Console
+
+from eirehn.training.progress import Display, Event
+
+
+def shown(**figures: float) -> str:
+    text = io.StringIO()
+    with Display(Console(file=text, width=200)) as display:
+        display(Event("run", 0, 4, 0, 2, {}))
+        display(Event("run", 4, 4, 2, 2, figures))
+    return text.getvalue()
+
+
+def test_figures_that_there_are() -> None:
+    line = shown(train_loss=0.5, mse=math.nan, depth=2.0)
+    assert "epoch 2/2  train loss 0.5  depth 2" in line
+    assert "mse" not in line
+
+
+def test_steps_left_out_are_shown_where_there_were_some() -> None:
+    assert "left out" not in shown(train_loss=0.5, steps_left_out=0.0)
+    assert "steps left out 0.5" in shown(train_loss=0.5, steps_left_out=0.5)  # a mean over the seeds
