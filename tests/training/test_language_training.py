@@ -400,8 +400,8 @@ def test_margins_that_cannot_be() -> None:
             Recipe(network=network, data=TextData(), optimisation=Optimisation(margin=0.1))
     with pytest.raises(ValueError, match="margin is for language models without"):
         Recipe(data=SyntheticData(), optimisation=Optimisation(margin=0.1))
-    for wrong in (-0.1, math.nan, math.inf):
-        with pytest.raises(ValueError, match="margin"):
+    for wrong in (-0.1, 1.0, 1e300, math.nan, math.inf):
+        with pytest.raises(ValueError, match="margin must be"):
             Optimisation(margin=wrong)
     model, tokens = LanguageModel(Network("LSTM", 4, pointer=2), 6), torch.zeros(1, 3, dtype=torch.int64)
     with pytest.raises(ValueError, match="margin is for models without"):

@@ -99,7 +99,6 @@ class Optimisation:
         finite("pointer_loss", self.pointer_loss, least=0.0)
         finite("activation_penalty", self.activation_penalty, least=0.0)
         finite("temporal_penalty", self.temporal_penalty, least=0.0)
-        finite("margin", self.margin, least=0.0)
         finite("decay", self.decay, above=0.0)
         boolean("sum_steps", self.sum_steps)
         for name in ("decay_from", "average_from", "average_after"):
@@ -111,7 +110,7 @@ class Optimisation:
         finite("retreat", self.retreat, least=0.0)
         if self.retreat:
             self._check_retreat()
-        for name in ("warmup", "cooldown", "beta1", "beta2", "average", "smoothing", "early"):
+        for name in ("warmup", "cooldown", "beta1", "beta2", "average", "smoothing", "early", "margin"):
             if not finite(name, getattr(self, name)) >= 0 or getattr(self, name) >= 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
 
