@@ -58,6 +58,7 @@ def without_dropout(recipe: Recipe) -> Recipe:
         ({**SGD, "pointer_loss": 0.1}, {"pointer": 50}),
         (RMS, {"mixture": 3, "mixture_dropout": 0.2, "embedding_size": 16}),
         ({**RMS, "margin": 0.05}, {"embedding_size": 16}),
+        ({**RMS, "average": 0.9}, {"calibrated": True}),
     ],
     ids=[
         "sgd",
@@ -68,6 +69,7 @@ def without_dropout(recipe: Recipe) -> Recipe:
         "sgd and a pointer's loss",
         "rms and a mixture",
         "rms and a margin",
+        "calibrated",
     ],
 )
 def test_a_recorded_step_is_the_plain_one(options: dict[str, Any], network: dict[str, Any], tmp_path: Path) -> None:

@@ -27,6 +27,8 @@ class LanguageModel(nn.Module):
     at all its steps. RNNs and LSTMs have it as in Zaremba et al. (2014), anew at every step and never on states;
     with `network.step_masks` highway networks, too, but for their states.
 
+    With `network.calibrated` its logits are divided by `temperature`, 1 until it is set, when it is not training.
+
     >>> model = LanguageModel(Network("EIREHN", hidden_size=20), vocabulary=50)
     >>> model(torch.zeros(8, 35, dtype=torch.int64)).shape
     torch.Size([8, 35, 50])
@@ -49,6 +51,9 @@ class LanguageModel(nn.Module):
         self.narrowing = None if mixed or size == hidden else nn.Parameter(torch.empty(size, hidden))
         self.output = None if network.tied else nn.Parameter(torch.empty(vocabulary, size))
         self.bias = nn.Parameter(torch.zeros(vocabulary))
+        # A number that no gradient moves; a parameter, so that it is kept where the others are.
+        known = nn.Parameter(torch.ones(()), requires_grad=False) if network.calibrated else None
+        self.temperature = known
         bound = network.start.get("weight_bound")
         self.pointer = PointerSentinel(hidden, network.pointer, bound or 0.1) if network.pointer else None
         self.mixture = (
@@ -87,6 +92,8 @@ class LanguageModel(nn.Module):
         (B, T), and there is the loss that a pointer has for it, of that shape. For a `margin` see `with_margin`."""
         if margin and (self.by_target or target is None):
             raise ValueError("margin is of a target, for models without a pointer or a mixture")
+        if target is not None and self.temperature is not None and not self.training:
+            raise ValueError("a calibrated model that is not training tells what it gives all words: no target")
         if target is not None and not (self.by_target or margin):
             raise ValueError(
                 "this model has no pointer (network.pointer is 0) and no mixture (network.mixture is 1)"
@@ -118,6 +125,9 @@ class LanguageModel(nn.Module):
                 asking = self._dropped(whole, self.network.output_dropout) if self.training else whole
                 logits, memory, loss = self.pointer(whole, tokens, logits, memory, target, asking=asking)
             state = (state, tuple(memory))  # a state is saved, and read back without pickle
+        if self.temperature is not None and not self.training:
+            logits = logits / self.temperature
+            logits = logits.log_softmax(-1) if self.by_target else logits  # theirs are logarithms of chances
         return Outcome(logits, state, depth, cost), out, loss
 
     def _embedded(self, tokens: Tensor) -> Tensor:

@@ -88,6 +88,9 @@ class Network:
     output itself."""
     mixture_dropout: float = 0.0
     """Language models with a mixture: dropout on what those maps make, masked as output_dropout is."""
+    calibrated: bool = False
+    """Language models: divide all logits by a temperature when not training, which a training finds: the one at
+    which validation data are expected best."""
     start: Mapping[str, float] = field(default_factory=dict)
     """Initial values by name, as the cell's reset_parameters takes them: gate_bias, alpha, decay_bias, …;
     weight_bound is for all networks, and in a language model for the embedding, the maps to its size, the pointer
@@ -106,6 +109,7 @@ class Network:
             positive_int("embedding_size", self.embedding_size)
         boolean("tied", self.tied)
         boolean("step_masks", self.step_masks)
+        boolean("calibrated", self.calibrated)
         if self.pointer != 0:
             positive_int("pointer", self.pointer)
         if self.mixture_dropout and self.mixture == 1:

@@ -61,11 +61,12 @@ class SequenceModel(nn.Module):
             not network.tied,
             network.pointer,
             network.mixture > 1,
+            network.calibrated,
         )
         if any(of_text):
             raise ValueError(
-                "word_dropout, output_dropout, step_masks, embedding_size, tied, pointer and mixture belong to "
-                "language models"
+                "word_dropout, output_dropout, step_masks, embedding_size, tied, pointer, mixture and calibrated "
+                "belong to language models"
             )
         self.network = network
         self.input_size = positive_int("input_size", input_size)

@@ -38,6 +38,8 @@ def label(recipe: Recipe) -> str:
         text += ", pointer"
     if network.mixture > 1:
         text += f", {network.mixture} softmaxes"
+    if network.calibrated:
+        text += ", calibrated"
     if isinstance(recipe.data, HarData):
         text += har.distinction(network, recipe.data)
     if network.embedding_size not in (None, network.hidden_size):

@@ -69,6 +69,13 @@ class Task(pl.LightningModule):
     def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
         """The metric summed per member, (M,), and the number of its summands."""
 
+    def sums_beside(self, prediction: Tensor, target: Tensor) -> Tensor:
+        """More sums over validation data, (K, M), that `settle` is told."""
+        return prediction.new_zeros(0, self.ensemble.size, dtype=torch.float64)
+
+    def settle(self, sums: Tensor) -> None:
+        """Sets by the sums of this epoch, (K, M), what the next one is validated with."""
+
     def configure_optimizers(self) -> Any:
         optimizer = self.optimisation.make(self.parameters(), self.ensemble.recurrent())
         # Not Lightning's estimate, which asks for the data before the position in it is restored.
@@ -202,7 +209,8 @@ class Task(pl.LightningModule):
     def evaluate(
         self, x: Tensor, target: Tensor, lengths: Tensor | None = None, *, max_depth: int | None = None
     ) -> Tensor:
-        """Sums over a batch that all members see, (4, M): of the metric, its summands, the depth, time steps."""
+        """Sums over a batch that all members see, (4 + K, M): of the metric, its summands, the depth, time steps,
+        and what is summed beside them."""
         x, target, lengths = Split(x, target, lengths).map(
             lambda each: each.expand(self.ensemble.size, *each.shape)
         )
@@ -211,7 +219,8 @@ class Task(pl.LightningModule):
         total, count = self.totals(outcome.prediction, target)
         cases = x.size(1) * x.size(2) if lengths is None else int(lengths[0].sum())
         depth = mean_over_steps(outcome.depth.double(), lengths) * cases
-        return torch.stack([total, torch.full_like(total, count), depth, torch.full_like(total, cases)])
+        sums = torch.stack([total, torch.full_like(total, count), depth, torch.full_like(total, cases)])
+        return torch.cat([sums, self.sums_beside(outcome.prediction, target)])
 
     @torch.no_grad()
     def measure(
@@ -229,12 +238,12 @@ class Task(pl.LightningModule):
 
         sums = [self.evaluate(*Split(*part).map(place), max_depth=max_depth) for part in parts]
         self.ensemble.load(own)
-        total, count, depth, cases = torch.stack(sums).sum(0)
+        total, count, depth, cases = torch.stack(sums).sum(0)[:4]
         return self.figure(total / count).tolist(), (depth / cases).tolist()
 
     @torch.no_grad()
     def on_validation_epoch_end(self) -> None:
-        total, count, depth, cases = self._sum_over_processes(torch.stack(self._totals).sum(0))
+        total, count, depth, cases, *beside = self._sum_over_processes(torch.stack(self._totals).sum(0))
         self._totals = []
         self.carried = self._reading
         metric = self.figure(total / count)
@@ -244,6 +253,8 @@ class Task(pl.LightningModule):
         loss = self.latest["train_loss"] if self.averages else None
         lost = self.retreats.lost(score, self.best.score, loss) if self.retreats else None
         self.averages.consider(score, lost)
+        if beside:
+            self.settle(torch.stack(beside))
         self.averages.swap(list(self.ensemble.stacked))
         if lost is not None:
             self._retreat(lost)

@@ -14,6 +14,9 @@ from .ensemble import Model
 from .modules import Task
 from .optimisation import Optimisation
 
+TEMPERATURES = (0.1, 10.0)
+"""What a calibrated model may have."""
+
 
 class Regression(Task):
     """Mean squared error at every time step and output."""
@@ -72,6 +75,8 @@ class LanguageModelling(Task):
     def __init__(self, members: Sequence[Model], optimisation: Optimisation) -> None:
         super().__init__(members, optimisation)
         self.by_target = getattr(members[0], "by_target", False) or optimisation.margin > 0
+        names = self.ensemble.names
+        self.warmth = names.index("temperature") if "temperature" in names else None  # its place among the values
         if optimisation.pointer_loss and getattr(members[0], "pointer", None) is None:
             raise ValueError("pointer_loss is of a pointer, and these models have none")
         if optimisation.margin and getattr(members[0], "by_target", False):
@@ -92,6 +97,35 @@ class LanguageModelling(Task):
     def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
         entropies = self._entropies(prediction, target).double()
         return entropies.sum(1), entropies.size(1)
+
+    def sums_beside(self, prediction: Tensor, target: Tensor) -> Tensor:
+        """Of the first and second derivative of each member's loss by a factor on its logits, at 1."""
+        if self.warmth is None:
+            return super().sums_beside(prediction, target)
+        chances = prediction.softmax(-1)  # (M, B, T, V)
+        logits = torch.where(chances > 0, prediction, 0.0)  # which are -inf where there is no chance at all
+        expected = (chances * logits).sum(-1)  # (M, B, T)
+        spread = (chances * (logits - expected.unsqueeze(-1)).square()).sum(-1)
+        wanted = prediction.gather(-1, target.unsqueeze(-1)).squeeze(-1)
+        return torch.stack([each.double().flatten(1).sum(1) for each in (expected - wanted, spread)])
+
+    def settle(self, sums: Tensor) -> None:
+        """The temperatures of the next epoch, by a step of Newton's method from those of this one: the loss is
+        convex by a factor on the logits. So each epoch is validated, and kept, with what the one before found."""
+        assert self.warmth is not None
+        slope, bend = sums
+        factor = (1 - slope / bend).clamp(0.5, 2.0)
+        factor = torch.where(factor.isfinite() & (bend > 0), factor, 1.0)  # else there is nothing to go by
+        found = (self.ensemble.stacked[self.warmth] / factor).clamp(*TEMPERATURES)
+        # A running average of temperatures would be behind: trained and averaged values have the same.
+        for values in (self.ensemble.stacked, self.averages.values):
+            if len(values):
+                values[self.warmth].copy_(found)
+
+    def _tell(self, loss: Tensor, metric: Tensor, depth: Tensor) -> None:
+        super()._tell(loss, metric, depth)
+        if self.warmth is not None:
+            self.latest["temperature"] = self.ensemble.stacked[self.warmth].detach().clone()
 
     def _entropies(self, prediction: Tensor, target: Tensor) -> Tensor:
         if prediction.shape == target.shape:  # of what came alone

@@ -1,0 +1,231 @@
+"""Language models that come with the temperature that validation wants."""
+
+from __future__ import annotations
+
+import csv
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from language import small_language_recipe, written
+from numpy.typing import NDArray
+from test_resume import StopAt, same, train_with_stops
+from torch import Tensor
+
+import eirehn
+from eirehn import cli
+from eirehn.files import read_json
+from eirehn.models import LanguageModel, Network, SequenceModel
+from eirehn.scoring import score
+from eirehn.training import carry, fit
+from eirehn.training.evaluation import calibrate, evaluate
+from eirehn.training.folder import RunFolder
+from eirehn.training.recipe import Recipe
+from eirehn.training.tasks import LanguageModelling
+
+Array = NDArray[np.float64]
+FORMS = [{}, {"pointer": 5}, {"mixture": 2, "embedding_size": 6}]
+HEART = {"learning_rate": 0.02, "schedule": "decay", "decay": 1e9, "decay_from": 15, "epochs": 22}
+"""A short text is learned by heart, and after 15 epochs all but nothing more."""
+
+
+def calibrated(recipe: Recipe, **network: Any) -> Recipe:
+    return replace(recipe, network=replace(recipe.network, calibrated=True, **network))
+
+
+def chances(model: LanguageModel, tokens: Tensor, columns: int) -> tuple[Array, NDArray[np.int64]]:
+    """Logits of a text in so many columns, as of a model that has no temperature, and what came."""
+    length = (len(tokens) - 1) // columns
+    x, target = (each[: columns * length].view(columns, length) for each in (tokens[:-1], tokens[1:]))
+    assert model.temperature is not None
+    own = model.temperature.item()
+    model.temperature.data.fill_(1.0)
+    with torch.no_grad():
+        logits = model(x).flatten(0, 1).double().numpy()
+    model.temperature.data.fill_(own)
+    return logits, target.flatten().numpy()
+
+
+def loss_at(temperature: float, logits: Array, wanted: NDArray[np.int64]) -> float:
+    scaled = logits / temperature
+    whole = np.logaddexp.reduce(scaled, -1)
+    return float(np.mean(whole - np.take_along_axis(scaled, wanted[:, None], -1)[:, 0]))
+
+
+def wanted_by_all(logits: Array, wanted: NDArray[np.int64]) -> float:
+    """The best temperature, by looking at all there are."""
+    low, high = 0.1, 10.0
+    for _ in range(4):
+        tried = np.geomspace(low, high, 41)
+        at = int(np.argmin([loss_at(each, logits, wanted) for each in tried]))
+        low, high = tried[max(at - 1, 0)], tried[min(at + 1, 40)]
+    return float(tried[at])
+
+
+def temperatures(run: Path) -> list[list[float]]:
+    """Of each epoch, one of each member."""
+    with (run / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    seeds = len({row["seed"] for row in rows})
+    found = [float(row["temperature"]) for row in rows]
+    return [found[at : at + seeds] for at in range(0, len(found), seeds)]
+
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_logits_are_divided_when_not_training(form: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    network = Network("EIREHN", hidden_size=8, max_depth=2, start={"weight_bound": 0.5}, **form)
+    model = LanguageModel(replace(network, calibrated=True), 11).eval()
+    plain = LanguageModel(network, 11).eval()
+    plain.load_state_dict({name: value for name, value in model.state_dict().items() if name != "temperature"})
+    assert "temperature" in model.state_dict()
+    assert sum(each.numel() for each in model.parameters() if each.requires_grad) == sum(
+        each.numel() for each in plain.parameters()
+    )
+    tokens = torch.randint(11, (3, 6))
+    torch.testing.assert_close(model(tokens), plain(tokens))
+    assert model.temperature is not None
+    model.temperature.data.fill_(2.0)
+    torch.testing.assert_close(model(tokens).softmax(-1), (plain(tokens) / 2).softmax(-1))
+    if form.get("pointer") or form.get("mixture"):  # what they give are logarithms of chances, then as before
+        torch.testing.assert_close(model(tokens).exp().sum(-1), torch.ones(3, 6))
+    else:
+        torch.testing.assert_close(model(tokens), plain(tokens) / 2)
+    torch.testing.assert_close(model.train()(tokens), plain.train()(tokens))
+
+
+@pytest.mark.parametrize(
+    ("form", "averaged"),
+    [*((each, {}) for each in FORMS), ({}, {"average": 0.8}), ({}, {"average_from": 15})],
+    ids=str,
+)
+def test_what_is_found_is_what_validation_wants(
+    form: dict[str, Any], averaged: dict[str, Any], tmp_path: Path
+) -> None:
+    """Of two members that stand still in the end, against a search in NumPy."""
+    recipe = small_language_recipe(written(tmp_path, train=500, test=300), **HEART, **averaged)
+    recipe = replace(calibrated(recipe, **form), seeds=(0, 1))
+    fit.train(recipe, tmp_path / "run")
+    tokens = torch.as_tensor(recipe.data.texts().validation).long()  # type: ignore[attr-defined]  # of a text
+    found = []
+    for seed in recipe.seeds:
+        model = eirehn.load(tmp_path / "run", seed=seed, which="last")
+        found.append(wanted_by_all(*chances(model, tokens, 10)))
+        assert model.temperature.item() == pytest.approx(found[-1], rel=5e-4)
+    assert max(abs(each - 1) for each in found) > 0.02
+    assert abs(found[0] - found[1]) > 0.002
+    assert temperatures(tmp_path / "run")[-1] == pytest.approx(found, rel=5e-4)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of a text so short that it is learned by heart."""
+    folder = tmp_path_factory.mktemp("calibrated")
+    recipe = small_language_recipe(written(folder, train=600, test=600), epochs=25, learning_rate=0.02)
+    with eirehn.use_backend("auto"):
+        fit.train(calibrated(recipe), folder / "run")
+    return folder / "run"
+
+
+def test_a_model_learned_by_heart_is_not_so_sure(run: Path) -> None:
+    told = [each[0] for each in temperatures(run)]
+    assert told[0] == 1.0
+    assert told[-1] > 1.1
+    recipe, result = RunFolder(run).recipe(), read_json(run / "result.json")
+    model, texts = eirehn.load(run), recipe.data.texts()  # type: ignore[attr-defined]  # of a text
+    assert model.temperature.item() == pytest.approx(told[result["best_epoch"][0] - 1])
+    tokens = torch.as_tensor(texts.validation).long()
+    loss = loss_at(model.temperature.item(), *chances(model, tokens, recipe.optimisation.batch_size))
+    assert result["best_validation"] == [pytest.approx(math.exp(loss), rel=1e-5)]
+    tokens = torch.as_tensor(texts.test).long()
+    loss = loss_at(model.temperature.item(), *chances(model, tokens, 1))
+    assert result["values"] == evaluate(run).values == [pytest.approx(math.exp(loss), rel=1e-5)]
+    later = eirehn.load(run, which="last")
+    assert loss_at(later.temperature.item(), *chances(later, tokens, 1)) < loss_at(1.0, *chances(later, tokens, 1))
+    # What is to be found beyond it is little: it is the one of an epoch before.
+    assert calibrate(run, split="validation", batch=10).temperatures == pytest.approx([1.0], abs=0.03)
+
+
+def test_scores_are_of_it(run: Path) -> None:
+    model = eirehn.load(run)
+    words = ["w1", "w6", "w7", "<eos>", "w3", "w16"]
+    tokens = torch.as_tensor(model.tokens.encode(["<eos>", *words])).long()
+    logits, wanted = chances(model, tokens, 1)
+    bits = [each.bits for each in score(model, model.tokens, words)]
+    assert np.mean(bits) * math.log(2) == pytest.approx(loss_at(model.temperature.item(), logits, wanted), rel=1e-5)
+    assert np.mean(bits) * math.log(2) != pytest.approx(loss_at(1.0, logits, wanted), rel=1e-3)
+
+
+def test_it_goes_on_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = written(tmp_path, train=500, test=100)
+    recipe = calibrated(small_language_recipe(data, average=0.9), start={"weight_bound": 0.5})
+    fit.train(recipe, tmp_path / "straight")
+    stops = [StopAt(4, killed=False), StopAt(8, killed=True), StopAt(13, killed=False)]
+    train_with_stops(recipe, tmp_path / "stopped", stops, monkeypatch, 0.0)
+    same(tmp_path / "stopped", tmp_path / "straight")
+    assert temperatures(tmp_path / "stopped") == temperatures(tmp_path / "straight")
+    assert temperatures(tmp_path / "straight")[-1] != [1.0]
+
+
+def test_it_is_carried(run: Path, tmp_path: Path) -> None:
+    carry.pack(run, tmp_path / "packed", which="best")
+    carry.unpack(tmp_path / "packed", tmp_path / "run")
+    ours, theirs = (eirehn.load(each).temperature.item() for each in (run, tmp_path / "run"))
+    assert ours == pytest.approx(theirs, rel=1e-6)
+    assert ours > 1.05
+
+
+@pytest.mark.parametrize(
+    ("sums", "found"),
+    [
+        ((0.0, 10.0), 1.5),
+        ((1.0, 10.0), 1.5 / 0.9),
+        ((-1.0, 10.0), 1.5 / 1.1),
+        ((100.0, 10.0), 3.0),
+        ((-100.0, 10.0), 0.75),
+        ((math.nan, 10.0), 1.5),
+        ((1.0, math.inf), 1.5),
+        ((1.0, 0.0), 1.5),
+        ((0.0, 0.0), 1.5),
+    ],
+)
+def test_sums_that_say_little(sums: tuple[float, float], found: float, tmp_path: Path) -> None:
+    recipe = calibrated(small_language_recipe(written(tmp_path, train=500, test=100), average=0.9))
+    task = fit.make_task(recipe)
+    assert isinstance(task, LanguageModelling)
+    assert task.warmth is not None
+    with torch.no_grad():
+        task.ensemble.stacked[task.warmth].fill_(1.5)
+        task.settle(torch.tensor(sums, dtype=torch.float64)[:, None])
+    for values in (task.ensemble.stacked, task.averages.values):
+        assert values[task.warmth].tolist() == [pytest.approx(found)]
+
+
+def test_bounds_of_a_temperature(tmp_path: Path) -> None:
+    task = fit.make_task(calibrated(small_language_recipe(written(tmp_path, train=500, test=100))))
+    with torch.no_grad():
+        for _ in range(9):
+            task.settle(torch.tensor([[100.0], [1.0]], dtype=torch.float64))
+        assert task.ensemble.values()["temperature"].tolist() == [10.0]
+        for _ in range(9):
+            task.settle(torch.tensor([[-100.0], [1.0]], dtype=torch.float64))
+        assert task.ensemble.values()["temperature"].tolist() == [pytest.approx(0.1)]
+
+
+def test_what_cannot_be_calibrated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(TypeError, match="calibrated"):
+        Network("LSTM", calibrated="yes")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="calibrated belong to language models"):
+        SequenceModel(Network("LSTM", calibrated=True), 3, 1)
+    model = LanguageModel(Network("LSTM", 4, calibrated=True, pointer=3), 9).eval()
+    tokens = torch.zeros(1, 4, dtype=torch.int64)
+    with pytest.raises(ValueError, match="no target"):
+        model.run_watched(tokens, None, tokens)
+    command = ["train", "--recipe", "synthetic-ei-rehn-20", "--network.calibrated", "true"]
+    assert cli.main([*command, "--out", str(tmp_path / "run")]) == 2
+    assert "belong to language models" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
