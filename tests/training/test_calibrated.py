@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from language import small_language_recipe, written
 from numpy.typing import NDArray
 from test_resume import StopAt, same, train_with_stops
@@ -24,6 +25,7 @@ from eirehn.scoring import score
 from eirehn.training import carry, fit
 from eirehn.training.evaluation import calibrate, evaluate
 from eirehn.training.folder import RunFolder
+from eirehn.training.modules import Task
 from eirehn.training.recipe import Recipe
 from eirehn.training.tasks import LanguageModelling
 
@@ -179,14 +181,59 @@ def test_it_is_carried(run: Path, tmp_path: Path) -> None:
     assert ours > 1.05
 
 
+def test_derivatives(tmp_path: Path) -> None:
+    """Of two members, against autograd."""
+    recipe = calibrated(small_language_recipe(written(tmp_path, train=500, test=100)))
+    task = fit.make_task(replace(recipe, seeds=(0, 1)))
+    torch.manual_seed(0)
+    logits = 3 * torch.randn(2, 3, 5, 11, dtype=torch.float64)
+    target = torch.randint(11, (2, 3, 5))
+    factor = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    losses = F.cross_entropy((logits * factor.view(2, 1, 1, 1)).flatten(0, 2), target.flatten(), reduction="none")
+    slope = torch.autograd.grad(losses.sum(), factor, create_graph=True)[0]
+    bend = torch.autograd.grad(slope.sum(), factor)[0]
+    found = task.calibration_sums(logits, target)
+    torch.testing.assert_close(torch.stack(found), torch.stack([slope.detach(), bend]), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize("averaged", [{}, {"average": 0.5}], ids=str)
+def test_back_with_its_temperature(averaged: dict[str, Any], tmp_path: Path) -> None:
+    options = {"optimizer": "sgd", "retreat": 1.1, **averaged}
+    recipe = calibrated(small_language_recipe(written(tmp_path, train=500, test=100), **options))
+    task = fit.make_task(replace(recipe, seeds=(0, 1)))
+    task.best.values["temperature"].fill_(1.3)
+    with torch.no_grad():
+        task.calibrate(torch.tensor([[1.0, 1.0], [10.0, 10.0]], dtype=torch.float64))
+        task._retreat(torch.tensor([True, False]))
+    for values in (task.ensemble.values(), task.last_values()):
+        assert values["temperature"].tolist() == pytest.approx([1.3, 1 / 0.9])
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["as it is", "calibrated"])
+def test_a_temperature_does_not_hide_that_a_training_is_lost(
+    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Validation finds all epochs alike, and only the loss of the third says that it is lost."""
+    losses = iter([2.0, 1.0, 2.0, 1.0])
+    monkeypatch.setattr(LanguageModelling, "figure", lambda self, mean: torch.full_like(mean, 5.0))
+    monkeypatch.setattr(Task, "_train_loss", lambda self: torch.tensor([next(losses)], dtype=torch.float64))
+    options = {"optimizer": "sgd", "retreat": 1.1, "epochs": 4}
+    recipe = small_language_recipe(written(tmp_path, train=500, test=100), **options)
+    fit.train(replace(recipe, network=replace(recipe.network, calibrated=kept)), tmp_path / "run")
+    with (tmp_path / "run" / "metrics.csv").open() as file:
+        shares = [float(row["share_of_rate"]) for row in csv.DictReader(file)]
+    assert shares == ([1.0, 1.0, 0.5, 0.5] if kept else [1.0] * 4)
+
+
 @pytest.mark.parametrize(
     ("sums", "found"),
     [
         ((0.0, 10.0), 1.5),
         ((1.0, 10.0), 1.5 / 0.9),
         ((-1.0, 10.0), 1.5 / 1.1),
-        ((100.0, 10.0), 3.0),
-        ((-100.0, 10.0), 0.75),
+        ((100.0, 10.0), 1.5 / 0.8),
+        ((-100.0, 10.0), 1.5 / 1.25),
+        ((math.inf, 10.0), 1.5),
         ((math.nan, 10.0), 1.5),
         ((1.0, math.inf), 1.5),
         ((1.0, 0.0), 1.5),
@@ -197,22 +244,22 @@ def test_sums_that_say_little(sums: tuple[float, float], found: float, tmp_path:
     recipe = calibrated(small_language_recipe(written(tmp_path, train=500, test=100), average=0.9))
     task = fit.make_task(recipe)
     assert isinstance(task, LanguageModelling)
-    assert task.warmth is not None
+    assert task.temperature_at is not None
     with torch.no_grad():
-        task.ensemble.stacked[task.warmth].fill_(1.5)
-        task.settle(torch.tensor(sums, dtype=torch.float64)[:, None])
+        task.ensemble.stacked[task.temperature_at].fill_(1.5)
+        task.calibrate(torch.tensor(sums, dtype=torch.float64)[:, None])
     for values in (task.ensemble.stacked, task.averages.values):
-        assert values[task.warmth].tolist() == [pytest.approx(found)]
+        assert values[task.temperature_at].tolist() == [pytest.approx(found)]
 
 
 def test_bounds_of_a_temperature(tmp_path: Path) -> None:
     task = fit.make_task(calibrated(small_language_recipe(written(tmp_path, train=500, test=100))))
     with torch.no_grad():
-        for _ in range(9):
-            task.settle(torch.tensor([[100.0], [1.0]], dtype=torch.float64))
+        for _ in range(25):
+            task.calibrate(torch.tensor([[100.0], [1.0]], dtype=torch.float64))
         assert task.ensemble.values()["temperature"].tolist() == [10.0]
-        for _ in range(9):
-            task.settle(torch.tensor([[-100.0], [1.0]], dtype=torch.float64))
+        for _ in range(25):
+            task.calibrate(torch.tensor([[-100.0], [1.0]], dtype=torch.float64))
         assert task.ensemble.values()["temperature"].tolist() == [pytest.approx(0.1)]
 
 
@@ -223,7 +270,7 @@ def test_what_cannot_be_calibrated(tmp_path: Path, capsys: pytest.CaptureFixture
         SequenceModel(Network("LSTM", calibrated=True), 3, 1)
     model = LanguageModel(Network("LSTM", 4, calibrated=True, pointer=3), 9).eval()
     tokens = torch.zeros(1, 4, dtype=torch.int64)
-    with pytest.raises(ValueError, match="no target"):
+    with pytest.raises(ValueError, match="target must be None"):
         model.run_watched(tokens, None, tokens)
     command = ["train", "--recipe", "synthetic-ei-rehn-20", "--network.calibrated", "true"]
     assert cli.main([*command, "--out", str(tmp_path / "run")]) == 2

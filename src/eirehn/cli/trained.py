@@ -69,7 +69,7 @@ def evaluate(given: list[str]) -> None:
         whole = evaluate_together(asked.runs, **options)
         for member in whole.left_out:
             print(f"eirehn: left out, because it has no best epoch: {member}", file=sys.stderr)
-        plain = ", not calibrated" if asked.calibrate else ""
+        plain = ", not at these temperatures" if asked.calibrate else ""
         plain += ", without a cache" if asked.cache is not None else ""
         print(f"together, {whole.members} models: {whole.metric} {whole.value:.6g}{plain}")
         results["together"] = whole._asdict()

@@ -52,8 +52,7 @@ class LanguageModel(nn.Module):
         self.output = None if network.tied else nn.Parameter(torch.empty(vocabulary, size))
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         # A number that no gradient moves; a parameter, so that it is kept where the others are.
-        known = nn.Parameter(torch.ones(()), requires_grad=False) if network.calibrated else None
-        self.temperature = known
+        self.temperature = nn.Parameter(torch.ones(()), requires_grad=False) if network.calibrated else None
         bound = network.start.get("weight_bound")
         self.pointer = PointerSentinel(hidden, network.pointer, bound or 0.1) if network.pointer else None
         self.mixture = (
@@ -92,12 +91,12 @@ class LanguageModel(nn.Module):
         (B, T), and there is the loss that a pointer has for it, of that shape. For a `margin` see `with_margin`."""
         if margin and (self.by_target or target is None):
             raise ValueError("margin is of a target, for models without a pointer or a mixture")
-        if target is not None and self.temperature is not None and not self.training:
-            raise ValueError("a calibrated model that is not training tells what it gives all words: no target")
         if target is not None and not (self.by_target or margin):
             raise ValueError(
                 "this model has no pointer (network.pointer is 0) and no mixture (network.mixture is 1)"
             )
+        if target is not None and self.temperature is not None and not self.training:
+            raise ValueError("target must be None for a calibrated model that is not training")
         return self._run(tokens, hx, target, max_depth, with_cost, margin)
 
     @property

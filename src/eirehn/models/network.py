@@ -89,8 +89,8 @@ class Network:
     mixture_dropout: float = 0.0
     """Language models with a mixture: dropout on what those maps make, masked as output_dropout is."""
     calibrated: bool = False
-    """Language models: divide all logits by a temperature when not training, which a training finds: the one at
-    which validation data are expected best."""
+    """Language models: divide all logits by a temperature when not training. A training brings it, from epoch to
+    epoch, to where validation data are expected best."""
     start: Mapping[str, float] = field(default_factory=dict)
     """Initial values by name, as the cell's reset_parameters takes them: gate_bias, alpha, decay_bias, …;
     weight_bound is for all networks, and in a language model for the embedding, the maps to its size, the pointer

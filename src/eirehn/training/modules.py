@@ -69,12 +69,12 @@ class Task(pl.LightningModule):
     def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
         """The metric summed per member, (M,), and the number of its summands."""
 
-    def sums_beside(self, prediction: Tensor, target: Tensor) -> Tensor:
-        """More sums over validation data, (K, M), that `settle` is told."""
-        return prediction.new_zeros(0, self.ensemble.size, dtype=torch.float64)
+    def calibration_sums(self, prediction: Tensor, target: Tensor) -> list[Tensor]:
+        """What `calibrate` goes by, summed over a batch of validation data, (M,) each."""
+        return []
 
-    def settle(self, sums: Tensor) -> None:
-        """Sets by the sums of this epoch, (K, M), what the next one is validated with."""
+    def calibrate(self, sums: Tensor) -> None:
+        """Sets by those sums of an epoch, (K, M), what the next one is validated with."""
 
     def configure_optimizers(self) -> Any:
         optimizer = self.optimisation.make(self.parameters(), self.ensemble.recurrent())
@@ -204,13 +204,19 @@ class Task(pl.LightningModule):
         self.averages.swap(list(self.ensemble.stacked))
 
     def validation_step(self, batch: Split, batch_index: int) -> None:
-        self._totals.append(self.evaluate(*batch))
+        self._totals.append(self.evaluate(*batch, calibrating=True))
 
     def evaluate(
-        self, x: Tensor, target: Tensor, lengths: Tensor | None = None, *, max_depth: int | None = None
+        self,
+        x: Tensor,
+        target: Tensor,
+        lengths: Tensor | None = None,
+        *,
+        max_depth: int | None = None,
+        calibrating: bool = False,
     ) -> Tensor:
-        """Sums over a batch that all members see, (4 + K, M): of the metric, its summands, the depth, time steps,
-        and what is summed beside them."""
+        """Sums over a batch that all members see, (4, M): of the metric, its summands, the depth, time steps; when
+        `calibrating`, followed by the calibration's."""
         x, target, lengths = Split(x, target, lengths).map(
             lambda each: each.expand(self.ensemble.size, *each.shape)
         )
@@ -219,8 +225,8 @@ class Task(pl.LightningModule):
         total, count = self.totals(outcome.prediction, target)
         cases = x.size(1) * x.size(2) if lengths is None else int(lengths[0].sum())
         depth = mean_over_steps(outcome.depth.double(), lengths) * cases
-        sums = torch.stack([total, torch.full_like(total, count), depth, torch.full_like(total, cases)])
-        return torch.cat([sums, self.sums_beside(outcome.prediction, target)])
+        sums = [total, torch.full_like(total, count), depth, torch.full_like(total, cases)]
+        return torch.stack(sums + (self.calibration_sums(outcome.prediction, target) if calibrating else []))
 
     @torch.no_grad()
     def measure(
@@ -238,23 +244,24 @@ class Task(pl.LightningModule):
 
         sums = [self.evaluate(*Split(*part).map(place), max_depth=max_depth) for part in parts]
         self.ensemble.load(own)
-        total, count, depth, cases = torch.stack(sums).sum(0)[:4]
+        total, count, depth, cases = torch.stack(sums).sum(0)
         return self.figure(total / count).tolist(), (depth / cases).tolist()
 
     @torch.no_grad()
     def on_validation_epoch_end(self) -> None:
-        total, count, depth, cases, *beside = self._sum_over_processes(torch.stack(self._totals).sum(0))
+        total, count, depth, cases, *calibration = self._sum_over_processes(torch.stack(self._totals).sum(0))
         self._totals = []
         self.carried = self._reading
         metric = self.figure(total / count)
         self._tell(self._train_loss(), metric, depth / cases)
         score = self.sign * metric
         self.best.consider(score, self.current_epoch, self.ensemble)
-        loss = self.latest["train_loss"] if self.averages else None
+        # An average, or a temperature, may do well when what is trained has been lost for epochs.
+        loss = self.latest["train_loss"] if self.averages or calibration else None
         lost = self.retreats.lost(score, self.best.score, loss) if self.retreats else None
         self.averages.consider(score, lost)
-        if beside:
-            self.settle(torch.stack(beside))
+        if calibration:
+            self.calibrate(torch.stack(calibration))
         self.averages.swap(list(self.ensemble.stacked))
         if lost is not None:
             self._retreat(lost)

@@ -27,8 +27,8 @@ class Retreats:
 
     def lost(self, score: Tensor, best: Tensor, loss: Tensor | None = None) -> Tensor:
         """Which members are to go back, (M,), by this epoch's score and that of the best one, lower being better.
-        Where there is a training loss of it, (M,), by that, too: an average is still good when what it is of has
-        been lost for epochs.
+        Where there is a training loss of it, (M,), by that, too: what is validated may be an average, or at a
+        temperature of its own, and still be good when what is trained has been lost for epochs.
 
         Those with no best epoch, whose score is infinite, have nothing to go back to.
         """

@@ -14,8 +14,8 @@ from .ensemble import Model
 from .modules import Task
 from .optimisation import Optimisation
 
-TEMPERATURES = (0.1, 10.0)
-"""What a calibrated model may have."""
+TEMPERATURE_BOUNDS = (0.1, 10.0)
+"""Of a calibrated model."""
 
 
 class Regression(Task):
@@ -76,7 +76,7 @@ class LanguageModelling(Task):
         super().__init__(members, optimisation)
         self.by_target = getattr(members[0], "by_target", False) or optimisation.margin > 0
         names = self.ensemble.names
-        self.warmth = names.index("temperature") if "temperature" in names else None  # its place among the values
+        self.temperature_at = names.index("temperature") if "temperature" in names else None
         if optimisation.pointer_loss and getattr(members[0], "pointer", None) is None:
             raise ValueError("pointer_loss is of a pointer, and these models have none")
         if optimisation.margin and getattr(members[0], "by_target", False):
@@ -98,34 +98,34 @@ class LanguageModelling(Task):
         entropies = self._entropies(prediction, target).double()
         return entropies.sum(1), entropies.size(1)
 
-    def sums_beside(self, prediction: Tensor, target: Tensor) -> Tensor:
-        """Of the first and second derivative of each member's loss by a factor on its logits, at 1."""
-        if self.warmth is None:
-            return super().sums_beside(prediction, target)
+    def calibration_sums(self, prediction: Tensor, target: Tensor) -> list[Tensor]:
+        """The first and the second derivative of each member's loss by a factor on its logits, where that is 1."""
+        if self.temperature_at is None:
+            return []
         chances = prediction.softmax(-1)  # (M, B, T, V)
-        logits = torch.where(chances > 0, prediction, 0.0)  # which are -inf where there is no chance at all
-        expected = (chances * logits).sum(-1)  # (M, B, T)
-        spread = (chances * (logits - expected.unsqueeze(-1)).square()).sum(-1)
+        expected = (chances * prediction).sum(-1)  # (M, B, T)
+        spread = (chances * (prediction - expected.unsqueeze(-1)).square()).sum(-1)
         wanted = prediction.gather(-1, target.unsqueeze(-1)).squeeze(-1)
-        return torch.stack([each.double().flatten(1).sum(1) for each in (expected - wanted, spread)])
+        return [each.double().flatten(1).sum(1) for each in (expected - wanted, spread)]
 
-    def settle(self, sums: Tensor) -> None:
+    def calibrate(self, sums: Tensor) -> None:
         """The temperatures of the next epoch, by a step of Newton's method from those of this one: the loss is
         convex by a factor on the logits. So each epoch is validated, and kept, with what the one before found."""
-        assert self.warmth is not None
+        assert self.temperature_at is not None
         slope, bend = sums
-        factor = (1 - slope / bend).clamp(0.5, 2.0)
-        factor = torch.where(factor.isfinite() & (bend > 0), factor, 1.0)  # else there is nothing to go by
-        found = (self.ensemble.stacked[self.warmth] / factor).clamp(*TEMPERATURES)
+        factor = 1 - slope / bend
+        sound = factor.isfinite() & (bend > 0)  # else there is nothing to go by
+        factor = torch.where(sound, factor.clamp(0.8, 1.25), 1.0)  # far off a parabola says little
+        found = (self.ensemble.stacked[self.temperature_at] / factor).clamp(*TEMPERATURE_BOUNDS)
         # A running average of temperatures would be behind: trained and averaged values have the same.
         for values in (self.ensemble.stacked, self.averages.values):
             if len(values):
-                values[self.warmth].copy_(found)
+                values[self.temperature_at].copy_(found)
 
     def _tell(self, loss: Tensor, metric: Tensor, depth: Tensor) -> None:
         super()._tell(loss, metric, depth)
-        if self.warmth is not None:
-            self.latest["temperature"] = self.ensemble.stacked[self.warmth].detach().clone()
+        if self.temperature_at is not None:
+            self.latest["temperature"] = self.ensemble.stacked[self.temperature_at].detach().clone()
 
     def _entropies(self, prediction: Tensor, target: Tensor) -> Tensor:
         if prediction.shape == target.shape:  # of what came alone
