@@ -152,6 +152,15 @@ def test_a_model_learned_by_heart_is_not_so_sure(run: Path) -> None:
     assert calibrate(run, split="validation", batch=10).temperatures == pytest.approx([1.0], abs=0.03)
 
 
+def test_another_temperature_is_told_as_such(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = calibrate(run).temperatures[0]
+    assert cli.main(["evaluate", str(run), "--calibrate", "--together"]) == 0
+    said = capsys.readouterr().out
+    assert f"temperature {found:.2f} besides its own" in said
+    assert "together, 1 models: " in said
+    assert "not at these temperatures" in said
+
+
 def test_scores_are_of_it(run: Path) -> None:
     model = eirehn.load(run)
     words = ["w1", "w6", "w7", "<eos>", "w3", "w16"]

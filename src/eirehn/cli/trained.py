@@ -38,6 +38,7 @@ def evaluate(given: list[str]) -> None:
     from ..files import write_json
     from ..training.evaluation import calibrate, check_of_text, evaluate_together, recall, text_of_all
     from ..training.evaluation import evaluate as measure
+    from ..training.folder import RunFolder
     from ..training.provenance import provenance
 
     if asked.cache is not None:
@@ -57,7 +58,8 @@ def evaluate(given: list[str]) -> None:
         temperatures: list[float] | None = None
         if asked.calibrate:
             better = calibrate(run, **options)
-            _tell_calibrated(better, own=asked.split == "validation")
+            besides = RunFolder(run).recipe().network.calibrated
+            _tell_calibrated(better, own=asked.split == "validation", besides=besides)
             temperatures = better.temperatures
             results["runs"][-1]["calibrated"] = {"temperatures": temperatures, "values": better.values}
         if asked.cache is not None:
@@ -89,14 +91,16 @@ def _tell(figures: Figures) -> float:
     return mean
 
 
-def _tell_calibrated(better: Calibrated, *, own: bool) -> None:
-    """`own` where the temperatures are of the very text that they are tried on."""
+def _tell_calibrated(better: Calibrated, *, own: bool, besides: bool) -> None:
+    """`own` where the temperatures are of the very text that they are tried on; `besides` where models have some of
+    their own."""
     from ..training.evaluation import TEMPERATURES
 
     for seed, value, temperature in zip(better.seeds, better.values, better.temperatures, strict=True):
         at_end = any(math.isclose(temperature, end, rel_tol=1e-6) for end in TEMPERATURES)
         beyond = ", the end of what is looked through: the best may lie beyond" if at_end else ""
-        told = f"temperature {temperature:.2f}{beyond}{', chosen on this very text' if own else ''}"
+        also = " besides its own" if besides else ""
+        told = f"temperature {temperature:.2f}{also}{beyond}{', chosen on this very text' if own else ''}"
         print(f"seed {seed}, calibrated: {better.metric} {value:.6g}, {told}")
 
 
