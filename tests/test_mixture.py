@@ -195,5 +195,5 @@ def test_what_makes_no_mixture(options: dict[str, Any], error: type[Exception], 
 
 
 def test_only_of_words() -> None:
-    with pytest.raises(ValueError, match="mixture belong to language models"):
+    with pytest.raises(ValueError, match="mixture and calibrated belong to language models"):
         SequenceModel(Network("LSTM", 4, mixture=2), 3, 2)
