@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eirehn.data.language import TextData
 from eirehn.models import Network
@@ -36,6 +38,13 @@ def written(folder: Path, *, train: int = 6000, test: int = 1500) -> TextData:
         lines = [" ".join(words[at : at + 10]) for at in range(0, count, 10)]
         (folder / f"{name}.txt").write_text("\n".join(lines) + "\n", "utf-8")
     return TextData(8, None, *(str(folder / f"{name}.txt") for name in ("train", "validation", "test")))
+
+
+def loss_at(temperature: float, logits: NDArray[Any], wanted: NDArray[Any]) -> float:
+    """Nats a token if `logits`, (N, V), are divided by a temperature and the tokens `wanted`, (N,), come."""
+    scaled = logits / temperature
+    whole = np.logaddexp.reduce(scaled, -1)
+    return float(np.mean(whole - np.take_along_axis(scaled, wanted[:, None], -1)[:, 0]))
 
 
 def small_language_recipe(data: TextData, **options: object) -> Recipe:

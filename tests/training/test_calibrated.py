@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from language import small_language_recipe, written
+from language import loss_at, small_language_recipe, written
 from numpy.typing import NDArray
 from test_resume import StopAt, same, train_with_stops
 from torch import Tensor
@@ -50,12 +50,6 @@ def chances(model: LanguageModel, tokens: Tensor, columns: int) -> tuple[Array, 
         logits = model(x).flatten(0, 1).double().numpy()
     model.temperature.data.fill_(own)
     return logits, target.flatten().numpy()
-
-
-def loss_at(temperature: float, logits: Array, wanted: NDArray[np.int64]) -> float:
-    scaled = logits / temperature
-    whole = np.logaddexp.reduce(scaled, -1)
-    return float(np.mean(whole - np.take_along_axis(scaled, wanted[:, None], -1)[:, 0]))
 
 
 def wanted_by_all(logits: Array, wanted: NDArray[np.int64]) -> float:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from language import RATE, WORDS, chain, small_language_recipe, written
+from language import RATE, WORDS, chain, loss_at, small_language_recipe, written
 from numpy.typing import NDArray
 from safetensors.torch import load_file, save_file
 from test_resume import StopAt, same, train_with_stops
@@ -423,12 +423,6 @@ def test_texts_are_trained_by_other_networks_too(kind: str, tmp_path: Path) -> N
     network = RunFolder(tmp_path / "run").recipe().network
     assert (network.kind, dict(network.start), network.hidden_dropout) == (kind, {"weight_bound": 0.04}, 0.0)
     assert cli.main([*command, "--network.hidden_dropout=0.1", "--out", str(tmp_path / "other")]) == 2
-
-
-def loss_at(temperature: float, logits: Array, wanted: Array) -> float:
-    scaled = logits / temperature
-    whole = np.logaddexp.reduce(scaled, -1)
-    return float(np.mean(whole - np.take_along_axis(scaled, wanted[:, None], -1)[:, 0]))
 
 
 def test_models_as_sure_as_they_should_be(
