@@ -106,6 +106,7 @@ def test_rows_by_short_names() -> None:
     ("name", "recipe", "parameters"),
     [
         ("best", ptb.best(), 25_342_000),
+        ("short", ptb.short(), 25_342_000),
         ("early", ptb.early(), 25_342_000),
         ("pointer", ptb.pointing(), 25_144_000),
         ("scaling", ptb.scaling(), 25_057_888),
@@ -117,7 +118,8 @@ def test_our_own(name: str, recipe: Recipe, parameters: int) -> None:
     assert recipe in experiments()["ptb"].rows
     with torch.device("meta"):
         model = LanguageModel(recipe.network, 10_000)
-    assert sum(value.numel() for value in model.parameters()) == parameters <= 25.4e6
+    trained = (value.numel() for value in model.parameters() if value.requires_grad)  # all but a temperature
+    assert sum(trained) == parameters <= 25.4e6
     assert paper_figure(recipe) is None  # the paper's network, not its recipe
     assert "our recipe" in label(recipe)
     assert "words of 500, our recipe" in label(replace(recipe, network=replace(recipe.network, embedding_size=500)))
@@ -127,10 +129,11 @@ def test_how_those_for_all_depths_and_of_several_softmaxes_are_called() -> None:
     assert label(ptb.early()) == "EI-REHN-1200, depth 4, our recipe, 25% stopped early, recursive"
     seldom = replace(ptb.early(), optimisation=replace(ptb.early().optimisation, early=0.004))
     assert ", 0.4% stopped early" in label(seldom)
-    mixed = replace(ptb.best(), network=replace(ptb.best().network, mixture=10))
-    assert label(mixed) == "EI-REHN-1200, depth 4, 10 softmaxes, our recipe, recursive"
+    mixed = replace(ptb.short(), network=replace(ptb.short().network, mixture=10))
+    assert label(mixed) == "EI-REHN-1200, depth 4, 10 softmaxes, our recipe, short, recursive"
+    assert label(ptb.best()) == "EI-REHN-1200, depth 4, calibrated, our recipe, recursive"
 
 
 def test_each_row_is_there_once() -> None:
     names = [row.name for row in ptb.recipes()]
-    assert len(set(names)) == len(names) == 18
+    assert len(set(names)) == len(names) == 19

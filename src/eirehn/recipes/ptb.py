@@ -56,6 +56,7 @@ OURS = Network(
     step_masks=True,
     start=START,
 )
+RECURSIVE = replace(OURS, hidden_size=1200, hyper_size=600, weight_update="recursive")
 MELIS = Optimisation(
     epochs=88,
     batch_size=32,
@@ -74,6 +75,10 @@ MELIS = Optimisation(
 """After Melis et al. (2018): RMSprop, a larger penalty, and in the network inputs and outputs dropped anew at each
 step. Weights that all inner steps share learn at a quarter of the rate of the others. A running average of them is
 kept."""
+LONG = replace(MELIS, epochs=370, schedule="constant", average=0.99998)
+"""The same at its first rate to the end, averaged over about the last tenth of all steps, so that it can be stopped
+at any epoch. It takes four times as long, and learns less by heart: a rate that falls ends with a training loss of
+3.95 and validation of 65, this one with 4.14 and 62."""
 DEPTHS = (2, 3, 4, 5)
 
 
@@ -94,20 +99,24 @@ def tables() -> list[Recipe]:
 
 
 def best() -> Recipe:
-    """The paper's network, trained our way."""
-    network = replace(OURS, hidden_size=1200, hyper_size=600, weight_update="recursive")
-    return _recipe("ptb-best", network, replace(MELIS, epochs=86, decay_from=46))
+    """The paper's network, trained our way, as sure of itself as validation says it should be."""
+    return _recipe("ptb-best", replace(RECURSIVE, calibrated=True), LONG)
+
+
+def short() -> Recipe:
+    """In six minutes on an H200 in place of 26."""
+    return _recipe("ptb-short", RECURSIVE, replace(MELIS, epochs=86, decay_from=46))
 
 
 def early() -> Recipe:
-    """The same for all depths: stopped after one, two or three inner steps, deeper more often, at a quarter of its
-    training steps."""
-    recipe = best()
+    """`ptb-short` for all depths: stopped after one, two or three inner steps, deeper more often, at a quarter of
+    its training steps."""
+    recipe = short()
     return replace(recipe, name="ptb-early", optimisation=replace(recipe.optimisation, early=0.25))
 
 
 def pointing() -> Recipe:
-    """`ptb-best` with a pointer over the last 100 words, whose parameters the hypernetwork has less. More is done
+    """`ptb-short` with a pointer over the last 100 words, whose parameters the hypernetwork has less. More is done
     against learning by heart, which a pointer invites."""
     ours = replace(OURS, hidden_dropout=0.5)
     network = replace(ours, hidden_size=1200, hyper_size=400, weight_update="recursive", pointer=100)
@@ -121,7 +130,7 @@ def scaling() -> Recipe:
 
 
 def experiment() -> list[Recipe]:
-    return [*tables(), best(), early(), pointing(), scaling()]
+    return [*tables(), best(), short(), early(), pointing(), scaling()]
 
 
 def recipes() -> list[Recipe]:

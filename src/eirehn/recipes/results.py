@@ -22,7 +22,7 @@ def spread(values: Sequence[float]) -> float | None:
     return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
-OWN = ("-best", "ptb-early", "ptb-pointer", "ptb-scaling")
+OWN = ("-best", "ptb-short", "ptb-early", "ptb-pointer", "ptb-scaling")
 """How the names of recipes end that are not the paper's."""
 
 
@@ -46,6 +46,8 @@ def label(recipe: Recipe) -> str:
         text += f", words of {network.embedding_size}"
     if recipe.name.endswith(OWN):
         text += ", our recipe"
+    if recipe.name.endswith("ptb-short"):
+        text += ", short"
     if recipe.optimisation.early:
         text += f", {100 * recipe.optimisation.early:g}% stopped early"
     if "-price-" in recipe.name or recipe.optimisation.price:
