@@ -313,6 +313,30 @@ def test_many_at_once_spoil_nothing(server, folder):
     assert left(folder) == ["some file.bin"]
 
 
+@pytest.mark.skipif(os.name == "nt", reason="a file in use cannot be moved there")
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_part_is_locked_until_it_is_gone(server, folder, monkeypatch, kept):
+    tried = []
+
+    def meanwhile(call):
+        def attempt(path, *others):
+            with pytest.raises(RunError, match="in use by another process"):
+                quick(remote(server.url), folder)
+            tried.append(path)
+            return call(path, *others)
+
+        return attempt
+
+    monkeypatch.setattr(os, "replace", meanwhile(os.replace))
+    monkeypatch.setattr(os, "unlink", meanwhile(os.unlink))
+    if kept:
+        quick(remote(server.url), folder)
+    else:
+        with pytest.raises(RunError, match="cannot download"):
+            quick(remote(server.url, digest="sha256:" + "0" * 64), folder)
+    assert [path.name for path in tried] == ["some file.bin.part"]
+
+
 def test_a_part_moved_to_its_place_while_it_was_opened_is_not_written_to(tmp_path, monkeypatch):
     target = tmp_path / "file"
 

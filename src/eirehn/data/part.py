@@ -41,11 +41,12 @@ class Part:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._file.close()
         if self.size == 0:
+            self._let_go_where_files_in_use_stay()
             with suppress(OSError):
                 self.path.unlink()
             self._unmake()
+        self._file.close()
 
     def write(self, content: bytes) -> None:
         try:
@@ -62,13 +63,17 @@ class Part:
         self.size = 0
 
     def keep(self) -> None:
-        """Takes its place."""
+        """Takes its place, ours until it is there: whoever had it in between would write to what was kept."""
         try:
             os.fsync(self._file.fileno())
-            self._file.close()  # some systems do not move an open file
+            self._let_go_where_files_in_use_stay()
             os.replace(self.path, self.target)
         except OSError as error:
             raise RunError(f"cannot write {self.target}: {error.strerror}") from error
+
+    def _let_go_where_files_in_use_stay(self) -> None:
+        if os.name == "nt":
+            self._file.close()
 
     def _is_ours(self) -> bool:
         """Locked, and not moved to its place by another process while we waited to open it."""
