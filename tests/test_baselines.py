@@ -159,7 +159,9 @@ FUNCTIONS = {"RNN": baselines.RNNRecurrence, "LSTM": baselines.LSTMRecurrence}
 
 
 @pytest.mark.parametrize("name", quick("LSTM", of=NAMES))
-@pytest.mark.parametrize("sizes", [[2, 2, 2], [3, 2, 2, 1]], ids=["even", "ragged"])
+@pytest.mark.parametrize(
+    "sizes", [[2, 2, 2], pytest.param([3, 2, 2, 1], marks=pytest.mark.slow)], ids=["even", "ragged"]
+)
 @pytest.mark.parametrize("reverse", quick(True, of=[False, True]))
 def test_first_and_second_derivatives(name, sizes, reverse):
     torch.manual_seed(0)

@@ -339,6 +339,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert "The largest learning rate of the schedule." in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="POSIX signals")
 def test_ctrl_c_that_comes_again_while_python_ends() -> None:
     code = """

@@ -56,7 +56,7 @@ def close(left, right, tolerance=1e-11):
 
 
 @pytest.mark.parametrize("name", FUSED)
-@pytest.mark.parametrize("batch", [1, 4, 20])
+@pytest.mark.parametrize("batch", quick(4, of=[1, 4, 20]))
 def test_members_with_inputs_of_their_own(name, batch):
     layers, parameters, frame = ensemble(name, num_layers=2, bidirectional=True)
     x, h0 = inputs(layers, 6, batch)

@@ -23,6 +23,7 @@ def test_synthetic_depth(tmp_path):
     assert (tmp_path / "new" / "folder" / "synthetic-depth.png").exists()
 
 
+@pytest.mark.slow
 def test_synthetic_depth_refuses_no_epochs(tmp_path):
     done = run("synthetic_depth.py", "--out", tmp_path, "--epochs", "0")
     assert done.returncode == 2

@@ -65,7 +65,7 @@ def test_layers_of_every_form_use_it(name):
     assert_close(*both(layer, x, h0, pack=lambda x: pack_padded_sequence(x, lengths, enforce_sorted=False)))
 
 
-@pytest.mark.parametrize("name", ["RHN", "EIREHN-printed"])
+@pytest.mark.parametrize("name", quick("RHN", of=["RHN", "EIREHN-printed"]))
 def test_gradcheck(name):
     layer = make(name, 2, 3, **({"depth": 3} if name == "RHN" else {"max_depth": 3}))
     x, h0 = draw(layer, 2, 2)
@@ -93,7 +93,7 @@ def arguments(name, *, mask=False):
     return (*leaves, [2, 2, 2], kind, cell.resolve_depth(None), False, "cpu")
 
 
-@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("name", quick("RHN", "EIREHN-printed", of=FUSED))
 def test_opcheck(name):
     given = arguments(name)
     torch.library.opcheck(recurrence, given)
@@ -154,7 +154,7 @@ def test_vmap_becomes_one_call(name, monkeypatch):
             assert_close([parameters[key].grad[index]], [parameter.grad])
 
 
-@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("name", quick("RHN", "EIREHN-printed", of=FUSED))
 def test_torch_compile_sees_one_node(name):
     layer = make(name, 2, 3)
     x, h0 = draw(layer, 4, 5)
@@ -330,7 +330,8 @@ def test_two_python_threads_at_once():
     assert not wrong
 
 
-@pytest.mark.parametrize("context", quick("fork", of=["fork", "spawn"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("context", ["fork", "spawn"])
 def test_dataloader_workers_survive(context):
     """The parent has used the kernels with several threads; its workers use them too."""
     code = f"""

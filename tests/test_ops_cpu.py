@@ -228,15 +228,15 @@ def compare(
         (48, 1, 1, 17, 3),
     ],
 )
-@pytest.mark.parametrize("gates", ["open", "mixed"])
+@pytest.mark.parametrize("gates", quick("mixed", of=["open", "mixed"]))
 def test_matches_the_plain_path(system: str, H: int, X: int, B: int, T: int, depth: int, gates: str) -> None:
     check(make_problem(system, H=H, X=X, sizes=[B] * T, depth=depth, gates=gates))
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 @pytest.mark.parametrize("sizes", [[7, 7, 5, 5, 2, 1], [40, 33, 20, 17, 16, 1, 1], [1, 1, 1]], ids=len)
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("reverse", quick(True, of=[False, True]))
+@pytest.mark.parametrize("masked", quick(True, of=[False, True]))
 @pytest.mark.parametrize("E", [1, 3])
 def test_packed_reversed_masked_and_stacked(
     system: str, sizes: list[int], reverse: bool, masked: bool, E: int
@@ -370,6 +370,7 @@ def in_new_python(script: str, **environment: str) -> str:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+@pytest.mark.slow
 def test_a_forked_child_runs_too() -> None:
     out = in_new_python("""
         import os, torch
@@ -387,7 +388,8 @@ def test_a_forked_child_runs_too() -> None:
     assert out.split() == ["True", "0"]
 
 
-@pytest.mark.parametrize("folder", quick("gone", of=["gone", "never"]))
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["gone", "never"])
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, folder: str) -> None:
     (tmp_path / "kernel_in_a_file.py").write_text("def kernel(x):\n    x[0] = 2.0\n")
     (tmp_path / "file").write_text("")

@@ -205,30 +205,32 @@ def check(case: Case, device: str = DEVICE) -> float:
     return max(table.values())
 
 
-@pytest.mark.parametrize("launch", [ROW, TILE], ids=["row", "tile"])
+@pytest.mark.parametrize("launch", quick(TILE, of=[ROW, TILE]), ids=["row", "tile"])
 @pytest.mark.parametrize("kind", quick("printed", of=KINDS))
 def test_every_kind(kind: str, launch: Launch) -> None:
     check(Case(kind=kind, launch=launch, masked=True, E=2, sizes=(3, 3, 2, 1)))
 
 
 @pytest.mark.parametrize("launch", [ROW, TILE], ids=["row", "tile"])
-@pytest.mark.parametrize("kind", ["printed", "RHN"])
+@pytest.mark.parametrize("kind", quick("RHN", of=["printed", "RHN"]))
 def test_reverse(kind: str, launch: Launch) -> None:
     check(Case(kind=kind, launch=launch, reverse=True, masked=True, sizes=(3, 2, 2, 1)))
 
 
-@pytest.mark.parametrize("gates", ["never", "shut"])
+@pytest.mark.parametrize("gates", quick("shut", of=["never", "shut"]))
 @pytest.mark.parametrize("launch", [ROW, TILE], ids=["row", "tile"])
 def test_gates(gates: str, launch: Launch) -> None:
     check(Case(gates=gates, launch=launch, sizes=(2, 2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sizes", "R"), [((1,), 1), ((1, 1, 1, 1), 3), ((17, 17), 1)])
 def test_shapes(sizes: tuple[int, ...], R: int) -> None:
     check(Case(sizes=sizes, R=R, launch=TILE))
     check(Case(sizes=sizes[:1] if sizes[0] > 1 else sizes, R=R, launch=ROW))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("launch", [ROW, TILE], ids=["row", "tile"])
 def test_wider(launch: Launch) -> None:
     check(Case(H=20, Z=10, sizes=(2, 2, 1), R=3, launch=launch))
@@ -240,6 +242,7 @@ def test_weights_read_at_each_step() -> None:
     check(Case(launch=ROW._replace(resident=False)))
 
 
+@pytest.mark.slow
 def test_time_in_chunks() -> None:
     for reverse in (False, True):
         check(Case(launch=TILE._replace(workspace=2 * 4 * 3 * 3 * 40), reverse=reverse))

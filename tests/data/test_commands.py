@@ -128,6 +128,7 @@ def test_what_cannot_be_meant(folder, words, message, capsys):
 
 
 @needs_data
+@pytest.mark.slow
 def test_the_real_command(tmp_path):
     line = [sys.executable, "-m", "eirehn", "data", "ptb", "--from", str(REAL / "ptb"), "--out", "here"]
     for expected in ("ready and checked", "already there, checked"):

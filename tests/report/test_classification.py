@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from classified_sample import CLASSES, NAMES, classified_report, results
 from page import OVERLAPPING, Page
+from quick import quick
 from sample import results as regression_results
 
 from eirehn.report.classification import ClassDepth, Confusion, Window
@@ -237,7 +238,7 @@ def test_text_of_classes_and_signals_is_escaped():
     assert Page(text).text.count(evil) > 10
 
 
-@pytest.fixture(scope="module", params=[True, False], ids=["validated", "unvalidated"])
+@pytest.fixture(scope="module", params=quick(True, of=[True, False]), ids=["validated", "unvalidated"])
 def page_file(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(render(classified_report(validated=request.param)), "utf-8")

@@ -5,6 +5,7 @@ import stat
 
 import pytest
 from page import OVERLAPPING, Page
+from quick import quick
 from sample import bare_report, curves, full_report, results
 
 from eirehn.files import RunError
@@ -114,6 +115,7 @@ def test_all_text_is_escaped():
     assert all("script" not in tag for tag, _, _ in page.attributes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SECTIONS)
 def test_each_section_stands_alone(name):
     full = full_report()
@@ -271,7 +273,7 @@ def test_sync_comes_before_the_rename(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("dark", [False, True])
-@pytest.mark.parametrize("width", [390, 820, 1280])
+@pytest.mark.parametrize("width", quick(390, of=[390, 820, 1280]))
 def test_browser_shows_the_page_without_complaint(browser, page_file, width, dark):
     browser.open(page_file, width, dark=dark)
     assert browser.complaints() == []

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from language_sample import NAMES, PRICED, TEXT, language_report
 from page import OVERLAPPING, Page
+from quick import quick
 
 from eirehn.report.content import Curve, Report
 from eirehn.report.html import render
@@ -171,7 +172,7 @@ def test_text_is_escaped():
     assert Page(text).text.count(evil) > 15
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["words", "letters"])
+@pytest.fixture(scope="module", params=quick(False, of=[False, True]), ids=["words", "letters"])
 def page_file(request, tmp_path_factory):
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(render(language_report(letters=request.param)), "utf-8")

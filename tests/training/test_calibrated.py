@@ -96,7 +96,11 @@ def test_logits_are_divided_when_not_training(form: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize(
     ("form", "averaged"),
-    [*((each, {}) for each in FORMS), ({}, {"average": 0.8}), ({}, {"average_from": 15})],
+    [
+        *(pytest.param(each, {}, marks=pytest.mark.slow) for each in FORMS),
+        ({}, {"average": 0.8}),
+        pytest.param({}, {"average_from": 15}, marks=pytest.mark.slow),
+    ],
     ids=str,
 )
 def test_what_is_found_is_what_validation_wants(

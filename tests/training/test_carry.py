@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from language import small_language_recipe, written
+from quick import quick
 from test_resume import StopAt
 
 import eirehn
@@ -167,7 +168,7 @@ def averaged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
-@pytest.mark.parametrize("form", [(16, 16), (11, 8), (8, 8)])
+@pytest.mark.parametrize("form", quick((11, 8), of=[(16, 16), (11, 8), (8, 8)]))
 def test_averages_in_fewer_bits(
     form: tuple[int, int], averaged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

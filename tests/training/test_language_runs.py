@@ -646,6 +646,7 @@ def test_a_run_without_a_model(trained: Path, tmp_path: Path, capsys: pytest.Cap
         assert "holds no trained model" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_writing_that_is_stopped_is_not_saved(trained: Path, tmp_path: Path) -> None:
     """Only of what is saved it is said that it goes on."""
     process = subprocess.Popen(

@@ -79,7 +79,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("options", quick("all options", of=OPTIONS))
-@pytest.mark.parametrize("every", [0.0, 1e9], ids=["saved every step", "saved on request"])
+@pytest.mark.parametrize("every", quick(0.0, of=[0.0, 1e9]), ids=["saved every step", "saved on request"])
 @pytest.mark.parametrize(
     "stops",
     [
