@@ -87,9 +87,9 @@ ONE_PASS = [
 ]
 # Inner steps, processors, bytes; the sets that have room in each pass.
 BROUGHT = [
-    pytest.param(5, 5, 11_500, [3, 1], marks=pytest.mark.slow),
-    pytest.param(3, 5, 9_000, [3, 1], marks=pytest.mark.slow),
-    pytest.param(4, 4, 12_000, [2, 1], marks=pytest.mark.slow),
+    (5, 5, 11_500, [3, 1]),
+    (3, 5, 9_000, [3, 1]),
+    (4, 4, 12_000, [2, 1]),
 ]
 
 
@@ -148,7 +148,8 @@ class TestOnCPU:
         check(Large(**{**case, **options}))
         assert set(emulated.launched) == {"forward_pass", "backward_pass"}
 
-    @pytest.mark.parametrize("kind", quick("RHN", of=KINDS))
+    @pytest.mark.slow
+    @pytest.mark.parametrize("kind", KINDS)
     def test_every_kind(self, kind: str, emulated: Emulated) -> None:
         self.same(emulated, kind=kind, masked=True, sizes=(5, 4, 1))
 
@@ -167,8 +168,7 @@ class TestOnCPU:
             scale = value.abs().max().item()
             torch.testing.assert_close(have[name].to(value.dtype), value, rtol=0.0, atol=2e-2 * scale, msg=name)
 
-    @pytest.mark.slow
-    @pytest.mark.parametrize("kind", ["printed", "RHN"])
+    @pytest.mark.parametrize("kind", quick("RHN", of=["printed", "RHN"]))
     def test_reverse(self, kind: str, emulated: Emulated) -> None:
         self.same(emulated, kind=kind, masked=True, reverse=True, sizes=(3, 2, 1))
 
@@ -176,7 +176,6 @@ class TestOnCPU:
     def test_more_blocks_than_one_of_each(self, emulated: Emulated) -> None:
         self.same(emulated, H=40, Z=30, sizes=(8, 2), R=2)
 
-    @pytest.mark.slow
     def test_members_and_one_inner_step(self, emulated: Emulated) -> None:
         self.same(emulated, E=2, R=1, costed=False)
 
@@ -204,6 +203,7 @@ class TestOnCPU:
         monkeypatch.setitem(MACHINES, "cpu", lambda index: replace(emulated, processors=9, memory=memory))
         self.same(emulated, kind=kind, H=40, Z=30)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(("R", "processors", "memory", "kept"), BROUGHT)
     def test_weights_that_are_brought(
         self,

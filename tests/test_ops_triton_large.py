@@ -108,8 +108,7 @@ def test_sums_in_parts() -> None:
         check(Large(H=40, Z=20, sizes=(3, 2), R=2, kept=True, launch=launch._replace(split=4, step=16)))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["printed", "none", "RHN"])
+@pytest.mark.parametrize("kind", quick("RHN", of=["printed", "none", "RHN"]))
 def test_one_launch(kind: str) -> None:
     # A single program has nobody to wait for, so that the interpreter can run it too.
     launch = PHASES._replace(programs=1, persistent=True)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from quick import quick
 
 from eirehn.data.synthetic import synthetic
 from eirehn.data.transitions import Task, log_prior, log_transition, moments, regain
@@ -79,8 +80,7 @@ def test_transition_density_integrates_to_one(task):
         assert density.sum() * area == pytest.approx(1.0, abs=1e-4)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", quick(TASKS[3], of=TASKS))
 def test_prior(task):
     """Depths and states of simulated first steps, counted in small squares."""
     random = np.random.default_rng(2)

@@ -125,6 +125,15 @@ def test_our_own(name: str, recipe: Recipe, parameters: int) -> None:
     assert "words of 500, our recipe" in label(replace(recipe, network=replace(recipe.network, embedding_size=500)))
 
 
+def test_what_makes_the_best_one() -> None:
+    best, short = ptb.best(), ptb.short()
+    changes = {"epochs": 370, "schedule": "constant", "average": 0.99998, "decay_from": 48}
+    assert best.optimisation == replace(short.optimisation, **changes)
+    assert best.network == replace(short.network, calibrated=True)
+    early = replace(short.optimisation, early=0.25)
+    assert ptb.early() == replace(short, name="ptb-early", optimisation=early)
+
+
 def test_how_those_for_all_depths_and_of_several_softmaxes_are_called() -> None:
     assert label(ptb.early()) == "EI-REHN-1200, depth 4, our recipe, 25% stopped early, recursive"
     seldom = replace(ptb.early(), optimisation=replace(ptb.early().optimisation, early=0.004))

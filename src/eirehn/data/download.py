@@ -72,12 +72,12 @@ def fetch(
         pause: seconds before the first new try; each further one that brings nothing waits twice as long.
     """
     target = folder / remote.name
-    if target.exists():
-        if not matches(target, remote):
-            raise RunError(f"{target} is not the published file; move it away first")
+    if _is_here(target, remote):
         return target
     reasons: list[str] = []
     with Part(target) as part:
+        if _is_here(target, remote):  # by now: another process had the part
+            return target
         _check_room(part, remote)
         for url in remote.urls:
             try:
@@ -87,6 +87,14 @@ def fetch(
             except (RefusedError, BrokenError) as error:
                 reasons.append(f"{urllib.parse.urlsplit(url).hostname}: {error}")
     raise DownloadError(f"cannot download {remote.name} ({'; '.join(reasons)})")
+
+
+def _is_here(target: Path, remote: Remote) -> bool:
+    if not target.exists():
+        return False
+    if not matches(target, remote):
+        raise RunError(f"{target} is not the published file; move it away first")
+    return True
 
 
 def fetch_any(

@@ -41,12 +41,13 @@ class Part:
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
+        try:
+            if self.size == 0:
+                self._remove()
+        finally:
+            self._file.close()
         if self.size == 0:
-            self._let_go_where_files_in_use_stay()
-            with suppress(OSError):
-                self.path.unlink()
             self._unmake()
-        self._file.close()
 
     def write(self, content: bytes) -> None:
         try:
@@ -66,14 +67,21 @@ class Part:
         """Takes its place, ours until it is there: whoever had it in between would write to what was kept."""
         try:
             os.fsync(self._file.fileno())
-            self._let_go_where_files_in_use_stay()
-            os.replace(self.path, self.target)
+            try:
+                os.replace(self.path, self.target)
+            except OSError:  # some systems do not move an open file
+                self._file.close()
+                os.replace(self.path, self.target)
         except OSError as error:
             raise RunError(f"cannot write {self.target}: {error.strerror}") from error
 
-    def _let_go_where_files_in_use_stay(self) -> None:
-        if os.name == "nt":
+    def _remove(self) -> None:
+        try:
+            self.path.unlink()
+        except OSError:  # as for a move
             self._file.close()
+            with suppress(OSError):
+                self.path.unlink()
 
     def _is_ours(self) -> bool:
         """Locked, and not moved to its place by another process while we waited to open it."""

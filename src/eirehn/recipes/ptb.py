@@ -116,8 +116,8 @@ def early() -> Recipe:
 
 
 def pointing() -> Recipe:
-    """`ptb-short` with a pointer over the last 100 words, whose parameters the hypernetwork has less. More is done
-    against learning by heart, which a pointer invites."""
+    """All but `ptb-short` with a pointer over the last 100 words, whose parameters the hypernetwork has less. More
+    is done against learning by heart, which a pointer invites."""
     ours = replace(OURS, hidden_dropout=0.5)
     network = replace(ours, hidden_size=1200, hyper_size=400, weight_update="recursive", pointer=100)
     return _recipe("ptb-pointer", network, replace(MELIS, penalty=3e-4))
