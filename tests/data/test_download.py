@@ -337,6 +337,22 @@ def test_a_part_is_locked_until_it_is_gone(server, folder, monkeypatch, kept):
     assert [path.name for path in tried] == ["some file.bin.part"]
 
 
+def test_where_open_files_cannot_be_moved_they_are_closed_first(server, folder, monkeypatch):
+    calls, move = [], os.replace
+
+    def only_closed(path, target):
+        calls.append(path)
+        with open(path, "ab") as again:
+            if not lock(again):
+                raise PermissionError(13, "in use", str(path))
+        move(path, target)
+
+    monkeypatch.setattr(os, "replace", only_closed)
+    assert quick(remote(server.url), folder).read_bytes() == CONTENT
+    assert len(calls) == 2
+    assert left(folder) == ["some file.bin"]
+
+
 def test_a_part_moved_to_its_place_while_it_was_opened_is_not_written_to(tmp_path, monkeypatch):
     target = tmp_path / "file"
 
