@@ -13,7 +13,7 @@ test: lint $(READY)  ## everything: style, types, all tests
 	$(PY) -m pytest -n 2
 
 fast: $(READY)  ## the tests to run all day
-	$(PY) -m pytest -n 2 -m "not slow"
+	$(PY) -m pytest -n 2 --dist loadfile -m "not slow"
 
 lint: $(READY)
 	$(PY) -m ruff check .

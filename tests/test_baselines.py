@@ -158,7 +158,7 @@ def test_vmap_within_vmap(name):
 FUNCTIONS = {"RNN": baselines.RNNRecurrence, "LSTM": baselines.LSTMRecurrence}
 
 
-@pytest.mark.parametrize("name", quick("LSTM", of=NAMES))
+@pytest.mark.parametrize("name", quick("RNN", of=NAMES))
 @pytest.mark.parametrize(
     "sizes", [[2, 2, 2], pytest.param([3, 2, 2, 1], marks=pytest.mark.slow)], ids=["even", "ragged"]
 )

@@ -309,6 +309,7 @@ def test_hardware_that_is_not_there(
     assert capsys.readouterr().err.startswith("eirehn: hardware: ")
 
 
+@pytest.mark.slow
 def test_a_reader_that_goes_away(tmp_path: Path) -> None:
     line = f"{sys.executable} -m eirehn recipes | true; exit ${{PIPESTATUS[0]}}"
     settings = {key: value for key, value in environment().items() if key != "PYTHONUNBUFFERED"}

@@ -54,7 +54,7 @@ def both(layer, x, h0, **options):
         return fast, run(layer, x, h0, **options)
 
 
-@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("name", quick("RHN", "EIREHN-printed", "EIREHN-scaling", of=FUSED))
 def test_layers_of_every_form_use_it(name):
     layer = make(name, 2, 5, num_layers=2, bidirectional=True, dropout=0.3, input_dropout=0.2, hidden_dropout=0.3)
     x, h0 = draw(layer, 6, 4)

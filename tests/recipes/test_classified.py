@@ -217,7 +217,10 @@ def test_the_largest_of_each_form_is_shown(runs) -> None:
     ]
 
 
-@pytest.mark.parametrize("names", [list(NETWORKS), pytest.param(["unvalidated"], marks=pytest.mark.slow), ["lstm"]])
+@pytest.mark.parametrize(
+    "names",
+    [*(pytest.param(names, marks=pytest.mark.slow) for names in (list(NETWORKS), ["unvalidated"])), ["lstm"]],
+)
 def test_report(runs, names: list[str]) -> None:
     chosen = [runs[name] for name in names]
     rows = [row(run.recipe, read_json(run.folder / "result.json")) for run in chosen]

@@ -288,7 +288,15 @@ def test_curves_have_their_time(runs) -> None:
     assert curve.seconds == pytest.approx([seconds / 2, seconds])
 
 
-@pytest.mark.parametrize("names", [["elastic", "tall", "deep", "rhn", "lstm"], ["lstm"], ["rhn"], ["letters"]])
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["elastic", "tall", "deep", "rhn", "lstm"],
+        ["lstm"],
+        pytest.param(["rhn"], marks=pytest.mark.slow),
+        pytest.param(["letters"], marks=pytest.mark.slow),
+    ],
+)
 def test_report(runs, names: list[str]) -> None:
     chosen = [runs[name] for name in names]
     rows = [row(run.recipe, read_json(run.folder / "result.json")) for run in chosen]
@@ -331,6 +339,7 @@ def test_results_have_how_each_row_was_learned(runs, tmp_path: Path) -> None:
         assert len(found) == len(chosen[0].recipe.seeds)
 
 
+@pytest.mark.slow
 def test_weights_that_were_not_kept(runs, tmp_path: Path) -> None:
     """They are large: the table and the curves stay, and what is left out is told."""
     folder = tmp_path / "light"

@@ -273,6 +273,7 @@ def test_browser_shows_the_page_without_complaint(browser, page_file, width, dar
     assert browser.evaluate(hidden) == 0
 
 
+@pytest.mark.slow
 def test_texts_of_a_figure_do_not_lie_on_each_other(browser, page_file):
     browser.open(page_file, 1280)
     assert browser.evaluate(OVERLAPPING) == []

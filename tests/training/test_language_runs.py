@@ -19,6 +19,7 @@ import pytest
 import torch
 from language import RATE, WORDS, chain, loss_at, small_language_recipe, written
 from numpy.typing import NDArray
+from quick import quick
 from safetensors.torch import load_file, save_file
 from test_resume import StopAt, same, train_with_stops
 
@@ -87,7 +88,7 @@ def test_evaluation_reads_the_whole_text(trained: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("options", [{}, {"optimizer": "sgd", "schedule": "decay", "average_after": 0}], ids=str)
-@pytest.mark.parametrize("every", [0.0, 1e9], ids=["saved every step", "saved on request"])
+@pytest.mark.parametrize("every", quick(0.0, of=[0.0, 1e9]), ids=["saved every step", "saved on request"])
 def test_a_training_that_was_stopped_has_the_same_bits(
     options: dict[str, object], every: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

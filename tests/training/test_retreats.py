@@ -227,7 +227,7 @@ def test_nothing_to_go_by(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
 
 
 @pytest.mark.parametrize("averaged", [{}, {"average": 0.5}, {"average_from": 0}], ids=str)
-@pytest.mark.parametrize("spoiled", [float("nan"), 1e6])
+@pytest.mark.parametrize("spoiled", [pytest.param(float("nan"), marks=pytest.mark.slow), 1e6])
 def test_a_lost_training_that_is_carried_goes_back(
     spoiled: float, averaged: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
