@@ -337,6 +337,20 @@ def test_a_part_is_locked_until_it_is_gone(server, folder, monkeypatch, kept):
     assert [path.name for path in tried] == ["some file.bin.part"]
 
 
+def test_a_file_that_another_process_has_just_brought_is_not_asked_for(server, folder, monkeypatch):
+    enter = Part.__enter__
+
+    def entered(part):
+        part.target.parent.mkdir(parents=True)
+        part.target.write_bytes(CONTENT)
+        return enter(part)
+
+    monkeypatch.setattr(Part, "__enter__", entered)
+    assert quick(remote(server.url), folder).read_bytes() == CONTENT
+    assert not server.seen
+    assert left(folder) == ["some file.bin"]
+
+
 def test_where_open_files_cannot_be_moved_they_are_closed_first(server, folder, monkeypatch):
     calls, move = [], os.replace
 
