@@ -8,6 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from .layout import ROW_BYTES
+
 # The files that kernels are made of.
 _PARTS = (
     "adjoint", "backward_pass", "forward_pass", "functions", "layout", "packing", "products", "steps", "vectors",
@@ -77,6 +79,4 @@ def kernels() -> Kernels:
 
 @cache
 def lanes_of(itemsize: int) -> int:
-    from .vectors import REGISTER_BYTES
-
-    return REGISTER_BYTES // itemsize
+    return ROW_BYTES // itemsize

@@ -1,6 +1,6 @@
 """Where everything lies: the packed weights, the scratch memory of a worker, the sums of gradients.
 
-Nothing here needs numba. Offsets are counted in elements; a row is one register, `lanes` elements.
+Nothing here needs numba. Offsets are counted in elements; a row is one number of each sample, `lanes` elements.
 """
 
 from __future__ import annotations
@@ -8,13 +8,14 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
+ROW_BYTES = 64  # of a row of a whole tile: one register, or two, or four
 BLOCK = 4  # rows of a weight panel, and both sides of a block of a weight gradient
 
 # How the hypernetwork's state changes the product `W h`.
 NONE, PRINTED, RECURSIVE, ADDITIVE, SCALING = range(5)
 KINDS = {"none": NONE, "printed": PRINTED, "recursive": RECURSIVE, "additive": ADDITIVE, "scaling": SCALING}
 
-_STASH_ROWS = 12000  # rows of one worker's stash: 768 kB at 64 bytes a row, inside a second-level cache
+_STASH_ROWS = 80000  # rows of one worker's stash: 5 MB
 _STASH_STEPS = 32  # beyond this many inner steps at once the products of weight gradients gain nothing
 
 

@@ -16,11 +16,31 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from .layout import BLOCK
-from .vectors import Loop, alignment, element_pointer, emit, inner, intp, lane_count, vector_ir, vector_pointer
+from .vectors import (
+    REGISTERS,
+    Loop,
+    Vec,
+    alignment,
+    element_pointer,
+    emit,
+    inner,
+    intp,
+    lane_count,
+    registers_of,
+    vector_ir,
+    vector_pointer,
+)
+
+
+def _panels_at_once(vec: Vec) -> int:
+    """As many as keep both multiply-adders busy, and their sums in registers."""
+    if REGISTERS == 16:
+        return 1 if registers_of(vec) > 1 else 3
+    return 1 if registers_of(vec) > 2 else 2
 
 
 def _panel_codegen(panels: int) -> Any:
-    """`Y[rows] (+)= W[rows, :] X` for the rows of one or two panels."""
+    """`Y[rows] (+)= W[rows, :] X` for the rows of so many panels."""
 
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         weights_type, tile_type = sig.args[0], sig.args[2]
@@ -66,17 +86,22 @@ def _panel_codegen(panels: int) -> Any:
     return codegen
 
 
-def _panel_intrinsic(panels: int) -> Any:
-    def panel(typingctx: Any, weights: Any, w: Any, tile: Any, x: Any, y: Any, depth: Any, accumulate: Any) -> Any:
-        n = types.intp
-        return types.void(weights, n, tile, n, n, n, types.boolean), _panel_codegen(panels)
-
-    panel.__name__ = f"panel_{panels}"
-    return intrinsic(panel)
+@intrinsic
+def _one_panel(typingctx: Any, weights: Any, w: Any, tile: Any, x: Any, y: Any, depth: Any, accumulate: Any) -> Any:
+    n = types.intp
+    return types.void(weights, n, tile, n, n, n, types.boolean), _panel_codegen(1)
 
 
-_one_panel = _panel_intrinsic(1)
-_two_panels = _panel_intrinsic(2)
+@intrinsic
+def _panels(typingctx: Any, weights: Any, w: Any, tile: Any, x: Any, y: Any, depth: Any, accumulate: Any) -> Any:
+    n = types.intp
+    return types.void(weights, n, tile, n, n, n, types.boolean), _panel_codegen(_panels_at_once(tile.vec))
+
+
+@intrinsic
+def _at_once(typingctx: Any, tile: Any) -> Any:
+    number = _panels_at_once(tile.vec)
+    return types.intp(tile), lambda context, builder, sig, args: context.get_constant(types.intp, number)
 
 
 @inner
@@ -85,15 +110,16 @@ def product(weights, w, tile, x, y, rows, depth, accumulate):
 
     W lies in panels of BLOCK rows, [panel][column][row], the last filled up with zeros (`layout.pack`).
     """
-    lanes = lane_count(tile)
+    lanes, some = lane_count(tile), _at_once(tile)
     panels = (rows + BLOCK - 1) // BLOCK
-    pairs = panels // 2
-    for _ in range(pairs):
-        _two_panels(weights, w, tile, x, y, depth, accumulate)
-        w += 2 * BLOCK * depth
-        y += 2 * BLOCK * lanes
-    if panels % 2:
+    for _ in range(panels // some):
+        _panels(weights, w, tile, x, y, depth, accumulate)
+        w += some * BLOCK * depth
+        y += some * BLOCK * lanes
+    for _ in range(panels % some):
         _one_panel(weights, w, tile, x, y, depth, accumulate)
+        w += BLOCK * depth
+        y += BLOCK * lanes
 
 
 def _add_neighbours(builder: Any, a: Any, b: Any, lanes: int) -> Any:
@@ -113,22 +139,32 @@ def _outer_block(
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         tile_type, sums_type = sig.args[0], sig.args[6]
         tile, a, a_step, b, b_step, count, sums, target = args
-        vec = tile_type.vec
+        pieces = registers_of(tile_type.vec)
+        vec = Vec(tile_type.dtype, tile_type.lanes // pieces)
         out, align = emit(builder, vec), alignment(vec)
         pointer = vector_ir(vec).as_pointer()
         a_base = element_pointer(context, builder, tile_type, tile, a)
         b_base = element_pointer(context, builder, tile_type, tile, b)
-        loop = Loop(builder, count, [out.const(0.0)] * BLOCK**2)
+        at_once = BLOCK // 2 if REGISTERS == 16 else BLOCK  # rows i whose sums all have a register
 
-        def rows(base: Any, step: Any) -> list[Any]:
+        def rows(loop: Any, base: Any, step: Any, piece: int, numbers: range) -> list[Any]:
             start = builder.mul(loop.k, step)
-            places = [builder.add(start, ir.Constant(intp, row * vec.lanes)) for row in range(BLOCK)]
-            pointers = [builder.bitcast(builder.gep(base, [place], inbounds=True), pointer) for place in places]
-            return [builder.load(address, align=align) for address in pointers]
+            places = [row * tile_type.lanes + piece * vec.lanes for row in numbers]
+            addresses = [
+                builder.gep(base, [builder.add(start, ir.Constant(intp, at))], inbounds=True) for at in places
+            ]
+            return [builder.load(builder.bitcast(address, pointer), align=align) for address in addresses]
 
-        left, right = rows(a_base, a_step), rows(b_base, b_step)
-        pairs = [(i, k) for i in left for k in right]
-        totals = loop.close([out.fma(i, k, s) for (i, k), s in zip(pairs, loop.sums, strict=True)])
+        totals = []
+        for first in range(0, BLOCK, at_once):
+            loop = Loop(builder, count, [out.const(0.0)] * (BLOCK * at_once))
+            values = loop.sums
+            for piece in range(pieces):
+                left = rows(loop, a_base, a_step, piece, range(first, first + at_once))
+                right = rows(loop, b_base, b_step, piece, range(BLOCK))
+                pairs = [(i, k) for i in left for k in right]
+                values = [out.fma(i, k, value) for (i, k), value in zip(pairs, values, strict=True)]
+            totals += loop.close(values)
         width = vec.lanes
         while width > 1:
             totals = [

@@ -1,9 +1,10 @@
-"""SIMD registers as values in numba code: one register holds one number of each sample of a tile.
+"""SIMD registers as values in numba code: one holds one number of each sample of a tile.
 
 Plain loops leave the choice of vectors to LLVM, which does not keep a block of sums in registers. Here a
 `Vec` is a numba type lowered to an LLVM vector; `+ - * /`, comparisons and the functions below become single
-instructions. A `Tile` is scratch memory that knows how wide its registers are, so that the same functions are
-compiled for two widths. Memory is read and written through bare pointers, at an offset in elements, unchecked.
+instructions, or two where the processor's registers are half as wide. A `Tile` is scratch memory that knows how
+wide its rows are, so that the same functions are compiled for two widths. Memory is read and written through bare
+pointers, at an offset in elements, unchecked.
 """
 
 # numba and llvmlite say little about their types, and a type checker cannot follow what `intrinsic` makes.
@@ -22,21 +23,26 @@ from numba.core.typing import templates
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
 from .functions import Emit, exp, expm1, sigmoid, tanh
+from .layout import ROW_BYTES
 
 # For functions that only other compiled ones call: those that Python could call too take longer to compile.
 inner = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
 
 
-def _register_bytes() -> int:
-    """64 where the processor has 512-bit registers, otherwise 32 (wider than the machine's is legal too)."""
-    return 64 if llvm.get_host_cpu_features().get("avx512f", False) else 32
+def _machine() -> tuple[int, int]:
+    """Bytes of one of the processor's registers, and how many it has of them."""
+    features = llvm.get_host_cpu_features()
+    if features.get("avx512f", False):
+        return 64, 32
+    return (32, 16) if features.get("avx", False) else (16, 32)
 
 
-REGISTER_BYTES = _register_bytes()
+REGISTER_BYTES, REGISTERS = _machine()
 
 
 def lanes_of(dtype: Any) -> int:
-    return REGISTER_BYTES // (4 if dtype == types.float32 else 8)
+    """Of a whole tile: a row of it is `ROW_BYTES`, whatever the processor has."""
+    return ROW_BYTES // (4 if dtype == types.float32 else 8)
 
 
 class Vec(types.Type):
@@ -82,6 +88,11 @@ class _TileModel(models.PrimitiveModel):
 class _MaskModel(models.PrimitiveModel):
     def __init__(self, dmm: Any, fe_type: Any) -> None:
         super().__init__(dmm, fe_type, ir.VectorType(ir.IntType(1), fe_type.lanes))
+
+
+def registers_of(vec: Vec) -> int:
+    """How many of the processor's registers it takes."""
+    return max(1, vec.lanes * alignment(vec) // REGISTER_BYTES)
 
 
 def emit(builder: Any, vec: Vec) -> Emit:
