@@ -23,7 +23,8 @@ from torch import Tensor
 
 from eirehn.cells import EIREHNCell, RecurrentCell, RHNCell, SREHNCell, SRHNCell
 from eirehn.ops import cpu
-from eirehn.ops.cpu import memory, pool
+from eirehn.ops.cpu import memory, pool, recurrence
+from eirehn.ops.cpu.recurrence import span_of
 from eirehn.ops.fused import weights_of
 from eirehn.ops.reference import scan
 
@@ -342,6 +343,29 @@ def test_two_python_threads_at_once() -> None:
     with ThreadPoolExecutor(4) as executor:
         runs = [executor.submit(everything, problem) for _ in range(24)]
         assert all(run.result() == expected for run in runs)
+
+
+@pytest.mark.parametrize(
+    ("samples", "members", "threads", "span"),
+    [
+        (20, 1, 1, 16),  # 16 and 4 by one thread
+        (20, 1, 2, 16),  # 16 by one, 4 by the other
+        (20, 1, 3, 8),  # 8, 8 and 4 are done when 16 would not be
+        (40, 1, 4, 16),  # 16, 16 and 8: five of 8 would be two rounds
+        (40, 1, 5, 8),
+        (8, 1, 4, 16),  # one tile of half the lanes either way
+        (20, 5, 4, 16),
+        (1 << 40, 3, 4, 16),
+    ],
+)
+def test_tiles_are_small_where_threads_would_wait(samples: int, members: int, threads: int, span: int) -> None:
+    assert span_of(samples, members, 16, threads) == span
+
+
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_tiles_of_half_the_lanes(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recurrence, "span_of", lambda samples, members, lanes, threads: lanes // 2)
+    check(make_problem(system, H=6, sizes=[20, 20, 13, 9, 8, 1], depth=3, masked=True, E=2))
 
 
 def test_threads_that_come_too_late_are_not_waited_for() -> None:

@@ -244,13 +244,13 @@ def _sequence(
 
 
 def backward(
-    s, w, g, f, half_f, packed, size, inputs, h0, mask, masked, sizes, starts, reverse, members, parts, progress,
-    patience, scratch, out, d_out, d_cost, with_cost, d_inputs, with_inputs, d_h0, sums,
+    s, w, g, f, half_f, packed, size, inputs, h0, mask, masked, sizes, starts, reverse, span, members, parts,
+    progress, patience, scratch, out, d_out, d_cost, with_cost, d_inputs, with_inputs, d_h0, sums,
 ):  # fmt: skip
     """As `forward_pass.forward`. Part k of member e adds to its own place in `sums` (members, parts, ·)."""
     B, whole = sizes[0], whole_tile(scratch)
     lanes = lane_count(whole)
-    tiles = (B + lanes - 1) // lanes
+    tiles = (B + span - 1) // span
     while True:
         part = fetch_add(progress, 0)
         if part >= members * parts:
@@ -259,7 +259,7 @@ def backward(
         slot, o = (e * parts + part) * g.size, e * size
         fill(sums, slot, g.size, 0.0)
         for k in range(tiles * part // parts, tiles * (part + 1) // parts):
-            begin, end = k * lanes, min(B, (k + 1) * lanes)
+            begin, end = k * span, min(B, (k + 1) * span)
             if 2 * (end - begin) > lanes:
                 _sequence(
                     s, w, g, f, packed, o, whole, mask, masked, reverse, e, begin, end, inputs, h0, sizes, starts,

@@ -96,19 +96,19 @@ def _sequence(
 
 
 def forward(
-    s, w, f, half_f, packed, size, inputs, h0, mask, masked, sizes, starts, reverse, members, parts, progress,
-    patience, scratch, out, depth, costs,
+    s, w, f, half_f, packed, size, inputs, h0, mask, masked, sizes, starts, reverse, span, members, parts,
+    progress, patience, scratch, out, depth, costs,
 ):  # fmt: skip
     """Takes part after part of the work until there is none left; all workers do so at the same time.
 
     Part k is part `k // members` of `parts` of the tiles of member `k % members`: the longest samples come first,
-    and tiles of half the lanes last. `progress` counts parts begun and parts done; see `rest`. `starts` (T + 1,):
-    the row where each time step begins. `scratch`: one worker's memory, which lies as `f` says, or `half_f` for a
-    tile of half the lanes.
+    and what is left over last. A tile is `span` samples, all lanes or half of them. `progress` counts parts begun
+    and parts done; see `rest`. `starts` (T + 1,): the row where each time step begins. `scratch`: one worker's
+    memory, which lies as `f` says, or `half_f` for a tile of half the lanes.
     """
     B, whole = sizes[0], whole_tile(scratch)
     lanes = lane_count(whole)
-    tiles = (B + lanes - 1) // lanes
+    tiles = (B + span - 1) // span
     while True:
         part = fetch_add(progress, 0)
         if part >= members * parts:
@@ -116,7 +116,7 @@ def forward(
         e, part = part % members, part // members
         o = e * size
         for k in range(tiles * part // parts, tiles * (part + 1) // parts):
-            begin, end = k * lanes, min(B, (k + 1) * lanes)
+            begin, end = k * span, min(B, (k + 1) * span)
             if 2 * (end - begin) > lanes:
                 _sequence(
                     s, w, f, packed, o, whole, e, begin, end, inputs, h0, mask, masked, sizes, starts, reverse, out,
