@@ -51,6 +51,7 @@ CPU = [
     Case("HAR, depth 10", **HAR, depth=10),
     Case("HAR, shut at 2 of 10", **HAR, depth=10, open_for=2),
     Case("synthetic, 5 members", **SYNTHETIC, members=5),
+    Case("text", 400, 20, 35, 4, inputs=400),
 ]
 GPU = [
     Case("HAR", **HAR, depth=4, targets={"plain": 50, "LSTM": 4}),

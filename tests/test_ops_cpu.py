@@ -8,7 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -23,8 +23,7 @@ from torch import Tensor
 
 from eirehn.cells import EIREHNCell, RecurrentCell, RHNCell, SREHNCell, SRHNCell
 from eirehn.ops import cpu
-from eirehn.ops.cpu import memory, pool, recurrence
-from eirehn.ops.cpu.recurrence import span_of
+from eirehn.ops.cpu import layout, memory, pool, recurrence
 from eirehn.ops.fused import weights_of
 from eirehn.ops.reference import scan
 
@@ -345,27 +344,88 @@ def test_two_python_threads_at_once() -> None:
         assert all(run.result() == expected for run in runs)
 
 
+@pytest.fixture
+def three_threads() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("three_threads")
 @pytest.mark.parametrize(
     ("samples", "members", "threads", "span"),
     [
-        (20, 1, 1, 16),  # 16 and 4 by one thread
         (20, 1, 2, 16),  # 16 by one, 4 by the other
-        (20, 1, 3, 8),  # 8, 8 and 4 are done when 16 would not be
-        (40, 1, 4, 16),  # 16, 16 and 8: five of 8 would be two rounds
+        (20, 1, 3, 8),  # 8, 8 and 4
+        (40, 1, 4, 16),  # five of 8 would be two rounds
         (40, 1, 5, 8),
-        (8, 1, 4, 16),  # one tile of half the lanes either way
         (20, 5, 4, 16),
-        (1 << 40, 3, 4, 16),
     ],
 )
-def test_tiles_are_small_where_threads_would_wait(samples: int, members: int, threads: int, span: int) -> None:
-    assert span_of(samples, members, 16, threads) == span
+def test_tiles_of_large_networks_are_small_where_threads_would_wait(
+    samples: int, members: int, threads: int, span: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = cast(make_problem("printed", H=6, sizes=[samples] * 2, E=members), torch.float32)
+    us = [cell.project(x) for cell, x in zip(problem.cells, problem.x, strict=True)]
+    given = [kernel_parameters(cell)[1] for cell in problem.cells]
+    run = recurrence.Recurrence("printed", *arrays(problem, us, given), max_depth=2)
+    assert run._span(threads) == 16  # so that its gradients do not depend on how many there are
+    monkeypatch.setattr(recurrence, "_SUMS", 1)
+    assert run._span(threads) == span
 
 
+@pytest.mark.usefixtures("three_threads")
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_tiles_of_half_the_lanes(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recurrence, "span_of", lambda samples, members, lanes, threads: lanes // 2)
-    check(make_problem(system, H=6, sizes=[20, 20, 13, 9, 8, 1], depth=3, masked=True, E=2))
+    problem = make_problem(system, H=20, sizes=[20, 20, 13, 9, 8, 1], depth=3, masked=True)
+    whole, whole_grads = run_arrays(cast(problem, torch.float32))
+    spans, span_of = [], recurrence.Recurrence._span
+
+    def span(self: recurrence.Recurrence, threads: int) -> int:
+        spans.append(span_of(self, threads))
+        return spans[-1]
+
+    monkeypatch.setattr(recurrence, "_SUMS", 1)
+    monkeypatch.setattr(recurrence, "_ALONE_NS", 0.0)
+    monkeypatch.setattr(recurrence.Recurrence, "_span", span)
+    half, half_grads = run_arrays(cast(problem, torch.float32))
+    assert spans == [8, 8]
+    # To the bit, but for what is summed over samples.
+    assert all(np.array_equal(a, b) for a, b in zip(whole + whole_grads[:2], half + half_grads[:2], strict=True))
+    check(problem)
+
+
+def test_a_stash_that_is_full_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As that of a large network is: after two time steps of three inner ones each, and after one."""
+    problem = make_problem("printed", H=20, sizes=[20] * 7, depth=3)
+    s = layout.shape_of(layout.PRINTED, 20, 10, 3, 1, True, 16, 2)
+    caches = layout.backward_of, recurrence._plan
+    for rows, capacity in ((6 * 310, 6), (1, 3)):
+        monkeypatch.setattr(layout, "_STASH_ROWS", rows)
+        for each in caches:
+            each.cache_clear()
+        assert layout.backward_of(s).capacity == capacity
+        check(problem)
+    for each in caches:
+        each.cache_clear()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("features", ["avx512f avx", "avx", ""])
+def test_products_with_other_registers(features: str) -> None:
+    """What another processor would be given, on this one."""
+    out = in_new_python(f"""
+        import llvmlite.binding as llvm
+        from numba import njit
+        njit(lambda: 0)()  # numba asks, too, and is to be told the truth
+        llvm.get_host_cpu_features = lambda: dict.fromkeys({features.split()}, True)
+        from vector_products import largest_error, registers
+        print(*registers(), largest_error())
+    """)
+    size, _, wrong = out.split()
+    assert int(size) == {"avx512f avx": 64, "avx": 32, "": 16}[features]
+    assert float(wrong) < 1e-5
 
 
 def test_threads_that_come_too_late_are_not_waited_for() -> None:

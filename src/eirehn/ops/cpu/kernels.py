@@ -8,8 +8,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from .layout import ROW_BYTES
-
 # The files that kernels are made of.
 _PARTS = (
     "adjoint", "backward_pass", "forward_pass", "functions", "layout", "packing", "products", "steps", "vectors",
@@ -75,8 +73,3 @@ class Kernels:
 @cache
 def kernels() -> Kernels:
     return Kernels()
-
-
-@cache
-def lanes_of(itemsize: int) -> int:
-    return ROW_BYTES // itemsize

@@ -8,14 +8,14 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import NamedTuple
 
-ROW_BYTES = 64  # of a row of a whole tile: one register, or two, or four
+ROW_BYTES = 64  # of a row of a whole tile: one register with AVX-512, two with AVX, four with NEON
 BLOCK = 4  # rows of a weight panel, and both sides of a block of a weight gradient
 
 # How the hypernetwork's state changes the product `W h`.
 NONE, PRINTED, RECURSIVE, ADDITIVE, SCALING = range(5)
 KINDS = {"none": NONE, "printed": PRINTED, "recursive": RECURSIVE, "additive": ADDITIVE, "scaling": SCALING}
 
-_STASH_ROWS = 80000  # rows of one worker's stash: 5 MB
+_STASH_ROWS = 80000  # rows of one worker's stash, 5 MB, unless the inner steps of one time step have more
 _STASH_STEPS = 32  # beyond this many inner steps at once the products of weight gradients gain nothing
 
 
@@ -156,6 +156,11 @@ class Sums(NamedTuple):
     size: int
 
 
+def lanes_of(itemsize: int) -> int:
+    """Of a whole tile of numbers of so many bytes."""
+    return ROW_BYTES // itemsize
+
+
 def padded(rows: int) -> int:
     return -(-rows // BLOCK) * BLOCK
 
@@ -257,7 +262,7 @@ def backward_of(s: Shape) -> Backward:
     H, Z, G, R = s.H, s.Z, s.G, s.R
     H_step, H2_step, G_step = _step(H), _step(padded(2 * H)), _step(padded(G))
     sgz_step, z_step, U_step, X_step = _step(2 * H + Z), _step(Z), _step(s.U), _step(s.X)
-    per_step = H_step + H2_step + sgz_step + 2 * z_step + G_step
+    per_step = 2 * H_step + H2_step + sgz_step + 2 * z_step + G_step + U_step + X_step
     capacity = max(R, min(_STASH_STEPS, _STASH_ROWS // per_step) // R * R)
     hyper = 1 if Z else 0
     rows = {

@@ -1,4 +1,4 @@
-"""Matrix products on tiles: samples lie in the lanes of a register, and a row is one unit of all of them.
+"""Matrix products on tiles: samples lie side by side, and a row is one unit of all of them.
 
 `product` multiplies weights with a tile; `outer_sums` adds up the gradient of weights. Both keep their sums
 in registers over the whole inner loop, which is why they are emitted as LLVM code.
@@ -20,11 +20,11 @@ from .vectors import (
     REGISTERS,
     Loop,
     Vec,
-    alignment,
     element_pointer,
     emit,
     inner,
     intp,
+    itemsize,
     lane_count,
     registers_of,
     vector_ir,
@@ -33,10 +33,11 @@ from .vectors import (
 
 
 def _panels_at_once(vec: Vec) -> int:
-    """As many as keep both multiply-adders busy, and their sums in registers."""
-    if REGISTERS == 16:
-        return 1 if registers_of(vec) > 1 else 3
-    return 1 if registers_of(vec) > 2 else 2
+    """At least eight sums, as two multiply-adders want, and no more than have a register beside a row of X and a
+    weight. With AVX-512, which has twice as many, eight do."""
+    if registers_of(vec) > 1:
+        return 1
+    return 3 if REGISTERS == 16 else 2
 
 
 def _panel_codegen(panels: int) -> Any:
@@ -46,7 +47,7 @@ def _panel_codegen(panels: int) -> Any:
         weights_type, tile_type = sig.args[0], sig.args[2]
         weights, w, tile, x, y, depth, accumulate = args
         vec = tile_type.vec
-        lanes, out, align = ir.Constant(intp, vec.lanes), emit(builder, vec), alignment(vec)
+        lanes, out, align = ir.Constant(intp, vec.lanes), emit(builder, vec), itemsize(vec)
         block = ir.Constant(intp, BLOCK)
         targets = [
             vector_pointer(
@@ -108,7 +109,7 @@ def _at_once(typingctx: Any, tile: Any) -> Any:
 def product(weights, w, tile, x, y, rows, depth, accumulate):
     """`Y = W X`, or `Y += W X`: X is `depth` rows at `tile[x]`, Y `rows` rows at `tile[y]`, rounded up to panels.
 
-    W lies in panels of BLOCK rows, [panel][column][row], the last filled up with zeros (`layout.pack`).
+    W lies in panels of BLOCK rows, [panel][column][row], the last filled up with zeros (`packing.pack`).
     """
     lanes, some = lane_count(tile), _at_once(tile)
     panels = (rows + BLOCK - 1) // BLOCK
@@ -141,7 +142,7 @@ def _outer_block(
         tile, a, a_step, b, b_step, count, sums, target = args
         pieces = registers_of(tile_type.vec)
         vec = Vec(tile_type.dtype, tile_type.lanes // pieces)
-        out, align = emit(builder, vec), alignment(vec)
+        out, align = emit(builder, vec), itemsize(vec)
         pointer = vector_ir(vec).as_pointer()
         a_base = element_pointer(context, builder, tile_type, tile, a)
         b_base = element_pointer(context, builder, tile_type, tile, b)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Callable
 from functools import lru_cache, partial
@@ -13,7 +12,7 @@ import numpy.typing as npt
 import torch
 
 from . import memory, pool
-from .kernels import kernels, lanes_of
+from .kernels import kernels
 from .layout import (
     KINDS,
     Backward,
@@ -23,6 +22,7 @@ from .layout import (
     Weights,
     backward_of,
     forward_of,
+    lanes_of,
     parameter_shapes,
     shape_of,
     sums_of,
@@ -35,7 +35,6 @@ _LIMIT = {4: 87.0, 8: 708.0}  # of α, as in `cells.gate`
 _PATIENCE = 50_000  # looks at what other workers do before going to sleep: some 50 µs
 _SUMS = 1 << 20  # elements: above, workers take several tiles at a time, to keep fewer sums
 _ALONE_NS = 60_000.0  # less work than this is done before a second thread would have begun
-_WHOLE = 1.5  # what a whole tile takes beside one of half the lanes
 
 
 class Parameters(NamedTuple):
@@ -121,27 +120,6 @@ def _plan(
     )
 
 
-@lru_cache(maxsize=64)
-def span_of(samples: int, members: int, lanes: int, threads: int) -> int:
-    """Samples of a tile: all lanes, or half of them where whole tiles would leave threads without work for longer.
-
-    What is left over takes a tile of half the lanes where that has room.
-    """
-    if threads == 1 or members * samples >= 4 * lanes * threads:
-        return lanes
-
-    def longest(span: int) -> float:
-        """When the last of the threads is done, if each takes the next tile when it is free."""
-        sizes = [min(span, samples - begin) for begin in range(0, samples, span)]
-        ends = [0.0] * threads
-        for size in sizes:
-            for _ in range(members):
-                heapq.heapreplace(ends, ends[0] + (_WHOLE if 2 * size > lanes else 1.0))
-        return max(ends)
-
-    return lanes if longest(lanes) <= longest(lanes // 2) else lanes // 2
-
-
 class Recurrence:
     """Whole sequences, to be run forward and then, if wanted, backward. `forward` says what the arguments are."""
 
@@ -202,14 +180,17 @@ class Recurrence:
         kernels().pack(plan.shape, plan.weights, with_backward, *self.flat, self.limit, taken[1], size)
         return taken
 
-    def _shared_out(self, passes: float) -> tuple[int, int, int]:
-        """Workers, the samples of a tile, and the tiles of a member."""
-        plan = self.plan
-        samples = int(plan.sizes[0])
-        threads = 1 if passes * plan.expected_ns < _ALONE_NS else torch.get_num_threads()
-        span = span_of(samples, plan.members, self.lanes, threads)
-        tiles = -(-samples // span)
-        return min(threads, plan.members * tiles), span, tiles
+    def _workers(self, passes: float) -> int:
+        return 1 if passes * self.plan.expected_ns < _ALONE_NS else torch.get_num_threads()
+
+    def _span(self, threads: int) -> int:
+        """Samples of a tile: all lanes, or half of them if then each tile has a thread of its own. Not of small
+        networks, whose gradients are to have the same bits with any number of threads."""
+        plan, samples = self.plan, int(self.plan.sizes[0])
+        if -(-samples // self.lanes) <= _SUMS // (plan.members * plan.sums.size):
+            return self.lanes
+        half = self.lanes // 2
+        return half if plan.members * -(-samples // half) <= threads else self.lanes
 
     def _run(self, workers: int, parts: int, scratch: int, kernel: Callable[..., None]) -> None:
         """`kernel(members, parts, progress, patience, scratch)` by every worker."""
@@ -237,12 +218,14 @@ class Recurrence:
         results = out.reshape(-1), depth.reshape(-1), cost.reshape(-1)
         raw, packed = self._packed(backward_follows)
         kernel, size, data = kernels().forward, packed.size // plan.members, self.data
-        workers, span, tiles = self._shared_out(1.0)
+        workers = self._workers(1.0)
+        span = self._span(workers)
+        tiles = -(-int(plan.sizes[0]) // span)
 
         def take_part(*work: Any) -> None:
             kernel(s, plan.weights, *f, packed, size, *data, span, *work, *results)
 
-        self._run(workers, tiles, f[0].size + 2 * s.lanes, take_part)
+        self._run(min(workers, plan.members * tiles), tiles, f[0].size + 2 * s.lanes, take_part)
         if backward_follows:
             self.kept = raw, packed
         else:
@@ -261,7 +244,10 @@ class Recurrence:
             check_shape("d_cost", d_cost.shape, (plan.members, self.rows))
         d_inputs = memory.empty(self.shapes[0], self.dtype) if with_inputs or s.X == 0 else None
         d_h0 = memory.empty(self.shapes[1], self.dtype)
-        workers, span, tiles = self._shared_out(4.0)
+        workers = self._workers(4.0)
+        span = self._span(workers)
+        tiles = -(-int(plan.sizes[0]) // span)
+        workers = min(workers, plan.members * tiles)
         parts = min(tiles, max(-(-workers // plan.members), _SUMS // (plan.members * g.size)))
         sums_raw, sums = memory.take(plan.members * parts * g.size, self.dtype)
         kept, self.kept = self.kept, None  # there is none when backward runs a second time
