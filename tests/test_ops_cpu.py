@@ -376,7 +376,7 @@ def test_tiles_of_large_networks_are_small_where_threads_would_wait(
 
 
 @pytest.mark.usefixtures("three_threads")
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize("system", quick("printed", of=SYSTEMS))
 def test_tiles_of_half_the_lanes(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = make_problem(system, H=20, sizes=[20, 20, 13, 9, 8, 1], depth=3, masked=True)
     whole, whole_grads = run_arrays(cast(problem, torch.float32))
