@@ -352,7 +352,6 @@ def three_threads() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
-@pytest.mark.usefixtures("three_threads")
 @pytest.mark.parametrize(
     ("samples", "members", "threads", "span"),
     [

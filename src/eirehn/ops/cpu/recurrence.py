@@ -180,8 +180,13 @@ class Recurrence:
         kernels().pack(plan.shape, plan.weights, with_backward, *self.flat, self.limit, taken[1], size)
         return taken
 
-    def _workers(self, passes: float) -> int:
-        return 1 if passes * self.plan.expected_ns < _ALONE_NS else torch.get_num_threads()
+    def _shared_out(self, passes: float) -> tuple[int, int, int]:
+        """Workers, the samples of a tile, and the tiles of a member."""
+        plan = self.plan
+        threads = 1 if passes * plan.expected_ns < _ALONE_NS else torch.get_num_threads()
+        span = self._span(threads)
+        tiles = -(-int(plan.sizes[0]) // span)
+        return min(threads, plan.members * tiles), span, tiles
 
     def _span(self, threads: int) -> int:
         """Samples of a tile: all lanes, or half of them if then each tile has a thread of its own. Not of small
@@ -218,14 +223,12 @@ class Recurrence:
         results = out.reshape(-1), depth.reshape(-1), cost.reshape(-1)
         raw, packed = self._packed(backward_follows)
         kernel, size, data = kernels().forward, packed.size // plan.members, self.data
-        workers = self._workers(1.0)
-        span = self._span(workers)
-        tiles = -(-int(plan.sizes[0]) // span)
+        workers, span, tiles = self._shared_out(1.0)
 
         def take_part(*work: Any) -> None:
             kernel(s, plan.weights, *f, packed, size, *data, span, *work, *results)
 
-        self._run(min(workers, plan.members * tiles), tiles, f[0].size + 2 * s.lanes, take_part)
+        self._run(workers, tiles, f[0].size + 2 * s.lanes, take_part)
         if backward_follows:
             self.kept = raw, packed
         else:
@@ -244,10 +247,7 @@ class Recurrence:
             check_shape("d_cost", d_cost.shape, (plan.members, self.rows))
         d_inputs = memory.empty(self.shapes[0], self.dtype) if with_inputs or s.X == 0 else None
         d_h0 = memory.empty(self.shapes[1], self.dtype)
-        workers = self._workers(4.0)
-        span = self._span(workers)
-        tiles = -(-int(plan.sizes[0]) // span)
-        workers = min(workers, plan.members * tiles)
+        workers, span, tiles = self._shared_out(4.0)
         parts = min(tiles, max(-(-workers // plan.members), _SUMS // (plan.members * g.size)))
         sums_raw, sums = memory.take(plan.members * parts * g.size, self.dtype)
         kept, self.kept = self.kept, None  # there is none when backward runs a second time
