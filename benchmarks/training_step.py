@@ -1,23 +1,27 @@
 """Times training steps on a GPU as `eirehn train` takes them: recorded as a CUDA graph, and launch by launch.
 
-    python benchmarks/training_step.py [case …]
+    python benchmarks/training_step.py [case …] [--recorded] [--kernels]
 
 The time of a step is that of an epoch's batches but the first and the last, between two waits for the GPU, the
 median over epochs; an epoch's time has its validation in it. Random numbers stand in for the HAR data's signals;
-the language models read the Penn Treebank, which must be there.
+the language models read the Penn Treebank, which must be there. `--recorded` leaves out the launch by launch;
+`--kernels` tells what a recorded step is made of.
 """
 
 from __future__ import annotations
 
+import argparse
 import statistics
-import sys
 import time
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from gpu_timing import milliseconds
+from torch.profiler import ProfilerActivity, profile
 
 import eirehn.training.fit as fit
 from eirehn.data.splits import Split, Splits
@@ -41,6 +45,8 @@ class Clock(pl.Callback):
         self.steps: list[float] = []
         self.epochs: list[float] = []
         self.graph: float | None = None
+        self.kernels: Counter[str] = Counter()  # microseconds
+        self.launches: Counter[str] = Counter()
 
     def on_train_epoch_start(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
         torch.cuda.synchronize()
@@ -64,16 +70,34 @@ class Clock(pl.Callback):
         if task.captured is not None:
             first = next(iter(task.captured.recorded.values()))
             self.graph = milliseconds(first.graph.replay)
+            self._look_into(first.graph.replay)
+
+    def _look_into(self, replay: Callable[[], object], times: int = 5) -> None:
+        with profile(activities=[ProfilerActivity.CUDA]) as seen:
+            for _ in range(times):
+                replay()
+            torch.cuda.synchronize()
+        for event in seen.events():
+            self.kernels[event.name] += event.device_time / times
+            self.launches[event.name] += 1
+        for name in self.launches:
+            self.launches[name] //= times
+
+    def tell_kernels(self, most: int = 40) -> None:
+        total, count = sum(self.kernels.values()), sum(self.launches.values())
+        print(f"  {total / 1e3:.3f} ms in {count} kernels", flush=True)
+        for name, spent in self.kernels.most_common(most):
+            print(f"  {spent / 1e3:8.4f} ms {self.launches[name]:4d}x  {name[:150]}", flush=True)
 
 
-def timed(recipe: Recipe) -> tuple[list[float], list[float], float | None]:
-    """Milliseconds of a step and of an epoch, by epoch, and of the graph alone."""
+def timed(recipe: Recipe) -> Clock:
+    """A short training of it, with its times in seconds by epoch; those of the graph alone in milliseconds."""
     clock = Clock()
     task, splits = fit.make_task(recipe), recipe.data.load()
     with fit.quiet(), seeded(0):
         trainer = fit.make_trainer(recipe, None, [clock])
         trainer.fit(task, datamodule=fit.Data(recipe, splits))
-    return [1e3 * each for each in clock.steps], [1e3 * each for each in clock.epochs], clock.graph
+    return clock
 
 
 def cases() -> dict[str, Recipe]:
@@ -95,6 +119,8 @@ def cases() -> dict[str, Recipe]:
         "paper, one member": replace(paper, seeds=(0,)),
         "paper LSTM": lstm,
         "ptb": ptb.ei_rehn(1200, 4),
+        "ptb, depth 3": ptb.ei_rehn(1200, 3),
+        "ptb best": ptb.best(),
         "ptb RHN": ptb.rhn(1050, 4),
         "ptb RHN, depth 10": ptb.rhn(830, 10),
         "ptb LSTM": ptb.lstm(1500),
@@ -102,24 +128,29 @@ def cases() -> dict[str, Recipe]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("cases", nargs="*", choices=[[], *cases()], metavar="case")
+    parser.add_argument("--recorded", action="store_true")
+    parser.add_argument("--kernels", action="store_true")
+    args = parser.parse_args()
     print(torch.cuda.get_device_name(), "torch", torch.__version__, flush=True)
     print(f"{'case':<20} {'':<9} {'step ms':>8} {'graph ms':>8} {'epoch ms':>9}   steps by epoch", flush=True)
     for name, recipe in cases().items():
-        if len(sys.argv) > 1 and name not in sys.argv[1:]:
+        if args.cases and name not in args.cases:
             continue
         epochs = 4 if recipe.optimisation.optimizer == "soap" else 3
         short = replace(recipe, optimisation=replace(recipe.optimisation, epochs=epochs))
         if recipe.data.task == "language":
             short = replace(short, data=recipe.data.smaller(200_000))
-        for capture in (True, False):
-            steps, whole, graph = timed(
-                replace(short, hardware=replace(recipe.hardware, accelerator="gpu", capture=capture))
-            )
+        for capture in (True,) if args.recorded else (True, False):
+            clock = timed(replace(short, hardware=replace(recipe.hardware, accelerator="gpu", capture=capture)))
             word = "recorded" if capture else "launched"
-            medians = statistics.median(steps[1:]), statistics.median(whole[1:])
-            each = " ".join(f"{step:.2f}" for step in steps)
-            alone = f"{graph:8.3f}" if graph is not None else " " * 8
-            print(f"{name:<20} {word:<9} {medians[0]:8.3f} {alone} {medians[1]:9.1f}   {each}", flush=True)
+            step, epoch = (1e3 * statistics.median(each[1:]) for each in (clock.steps, clock.epochs))
+            each = " ".join(f"{1e3 * step:.2f}" for step in clock.steps)
+            alone = f"{clock.graph:8.3f}" if clock.graph is not None else " " * 8
+            print(f"{name:<20} {word:<9} {step:8.3f} {alone} {epoch:9.1f}   {each}", flush=True)
+            if args.kernels and capture:
+                clock.tell_kernels()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@
 #define __global__
 #define __forceinline__ inline
 #define __launch_bounds__(...)
+#define __grid_constant__
 
 typedef unsigned short bf16;
 typedef long long int64;
@@ -61,6 +62,12 @@ static bf16 narrowed(float x) {
     unsigned bits;
     memcpy(&bits, &x, 4);
     return (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
+}
+
+template <class T>
+static void store_four(T* to, const T (&x)[4]) {
+    if (reinterpret_cast<size_t>(to) % sizeof x != 0) abort();
+    memcpy(to, x, sizeof x);
 }
 
 static Words load_shared_state(const bf16* from) {

@@ -27,6 +27,16 @@ __device__ __forceinline__ bf16 narrowed(float x) {
     return y;
 }
 
+// Four numbers in one access; the compiler takes four for what is stored.
+__device__ __forceinline__ void store_four(float* to, const float (&x)[4]) {
+    asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
+                 : "memory");
+}
+__device__ __forceinline__ void store_four(bf16* to, const bf16 (&x)[4]) {
+    asm volatile("st.global.v4.u16 [%0], {%1, %2, %3, %4};" ::"l"(to), "h"(x[0]), "h"(x[1]), "h"(x[2]), "h"(x[3])
+                 : "memory");
+}
+
 // Of what other blocks write while this kernel runs: from the L2.
 __device__ __forceinline__ Words load_shared_state(const bf16* from) {
     Words y;

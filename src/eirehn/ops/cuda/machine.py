@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -78,3 +78,11 @@ def machine_of(device: torch.device) -> Machine | None:
 
 def text(name: str) -> str:
     return (Path(__file__).parent / f"{name}.cu").read_text(encoding="utf-8")
+
+
+def declared(constants: Mapping[str, int | bool]) -> str:
+    """What a kernel is compiled for, as its source says it."""
+    return "\n".join(
+        f"constexpr {'bool' if isinstance(value, bool) else 'int'} {key} = {str(value).lower()};"
+        for key, value in constants.items()
+    )

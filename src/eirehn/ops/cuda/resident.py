@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from . import nvrtc
-from .machine import Kernel, Machine, machine_of, text
+from .machine import Kernel, Machine, declared, machine_of, text
 from .plan import Plan, board, plan, samples, sets
 
 if TYPE_CHECKING:
@@ -136,12 +136,8 @@ def _kernel(
 
 def source(name: str, constants: dict[str, int | bool], types: dict[str, str], hardware: str) -> str:
     """Of the pass `name`, behind the constants of one network."""
-    lines = [
-        f"constexpr {'bool' if isinstance(value, bool) else 'int'} {key} = {str(value).lower()};"
-        for key, value in constants.items()
-    ]
     named = [f"typedef {of} {key};" for key, of in types.items()]
-    return "\n".join([*lines, hardware, *named, text("pieces"), text(name)])
+    return "\n".join([declared(constants), hardware, *named, text("pieces"), text(name)])
 
 
 def packed(tensors: list[Tensor | None], numbers: list[int]) -> ctypes.Structure:
