@@ -9,10 +9,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import pytorch_lightning as pl
 import torch
+from language import small_language_recipe, written
 from small import small
 from torch import nn
 
+import eirehn.training.fit as fit
 from eirehn.data.language import TextData
 from eirehn.data.splits import Split
 from eirehn.data.synthetic import SyntheticData
@@ -142,6 +145,50 @@ def test_processes_share_the_columns() -> None:
     parts = [next(iter(Columns(text(101), 3, 4, rank=rank, world=2))) for rank in range(2)]
     assert [x[0, :, 0].tolist() for x, *_ in parts] == [[0, 66], [33]]
     assert [share for *_, share in parts] == [pytest.approx(4 / 3), pytest.approx(2 / 3)]
+
+
+def test_epochs_that_begin_elsewhere() -> None:
+    """A ring of 0, 1, …, 100, whose last target is 101: columns read on, and so does who goes on later."""
+    loader, begun = Columns(text(102), 3, 4, seed=5), []
+    for epoch in range(4):
+        loader.set_epoch(epoch)
+        batches = [(x[0], target[0]) for x, target, _ in loader]
+        assert len(batches) == 8
+        begun.append(int(batches[0][0][0, 0]))
+        for number, (x, target) in enumerate(batches):
+            expected = (begun[-1] + np.arange(4) + 4 * number + 33 * np.arange(3)[:, None]) % 101
+            assert x.tolist() == expected.tolist()
+            assert target.tolist() == (expected + 1).tolist()
+        other = Columns(text(102), 3, 4, seed=5)
+        other.set_epoch(epoch)
+        other.load_state_dict({"position": 3})
+        assert [x[0].tolist() for x, *_ in other] == [x.tolist() for x, _ in batches[3:]]
+    assert len(set(begun)) == 4
+    assert next(iter(Columns(text(102), 3, 4, seed=6)))[0][0, 0, 0] != begun[0]
+
+
+def test_a_training_shifts_its_text(tmp_path: Path) -> None:
+    seen = {}
+    for shift in (False, True):
+        recipe = small_language_recipe(written(tmp_path, train=400), epochs=2, shift=shift)
+        seen[shift] = Beginnings()
+        with fit.quiet():
+            trainer = fit.make_trainer(recipe, None, [seen[shift]])
+            trainer.fit(fit.make_task(recipe), datamodule=fit.Data(recipe, recipe.data.load()))
+    first, second = seen[False].found
+    assert first == second
+    assert len({tuple(each) for each in [first, *seen[True].found]}) == 3
+
+
+class Beginnings(pl.Callback):
+    """The first words of each epoch."""
+
+    def __init__(self) -> None:
+        self.found: list[list[int]] = []
+
+    def on_train_batch_start(self, trainer: pl.Trainer, task: pl.LightningModule, batch: Any, index: int) -> None:
+        if index == 0:
+            self.found.append(batch[0][0, 0].tolist())
 
 
 def test_a_text_too_short_to_train_on() -> None:
@@ -317,6 +364,13 @@ def test_its_price_is_learned_from() -> None:
         squares.append(task.ensemble.watched(batch[0], None, None)[1].square().mean().item())
     assert squares[-1] < 0.1 * squares[0]
     assert 1.5 < (task.sums[0] / task.sums[1]).item() < 3.0  # log 9 is 2.2
+
+
+def test_only_texts_are_shifted() -> None:
+    with pytest.raises(ValueError, match="language models"):
+        Recipe(optimisation=Optimisation(shift=True))
+    with pytest.raises(TypeError, match="shift"):
+        Optimisation(shift=1)  # type: ignore[arg-type]
 
 
 def test_prices_that_are_for_language_models_only() -> None:

@@ -105,7 +105,7 @@ class Saving(pl.Callback):
         stop = self._asked_to_stop(trainer)
         # Several processes must agree to save, and their clocks do not.
         # And where saving itself takes long, it is done more seldom.
-        wait = max(self.seconds, 20 * self._cost)
+        wait = max(self.seconds, 50 * self._cost)
         due = trainer.world_size > 1 or time.monotonic() - self._saved >= wait
         if not (last or stop or due):
             return

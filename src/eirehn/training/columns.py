@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import numpy as np
+import torch
 from torch import Tensor
 
 from ..data.splits import Split
@@ -15,34 +17,56 @@ class Columns:
     What is left over at the end is not read, so that every batch has one shape. With several processes each takes
     every `world`-th column, and `share` says what part of a batch that is. The position is all there is to go on
     from.
+
+    With a `seed` each epoch begins at a place of its own, drawn by seed and epoch, and the text is a ring: other
+    words stand side by side, begin a batch, and are left over.
     """
 
     def __init__(
-        self, text: Split, batch_size: int, steps: int, members: int = 1, *, rank: int = 0, world: int = 1
+        self,
+        text: Split,
+        batch_size: int,
+        steps: int,
+        members: int = 1,
+        *,
+        rank: int = 0,
+        world: int = 1,
+        seed: int | None = None,
     ) -> None:
-        self.batch_size, self.steps, self.members = batch_size, steps, members
-        x, target = columns(text, batch_size)
-        self.length = x.size(1)
+        self.text, self.batch_size, self.steps, self.members, self.seed = text, batch_size, steps, members, seed
+        self.length = text.x.size(1) // batch_size
         if len(self) < 1:
             raise ValueError(
                 f"the text to train on is too short for batch_size {batch_size} and steps {steps}: it has "
                 f"{text.x.size(1) + 1} tokens, and {batch_size * steps + 1} are needed"
             )
-        self.x, self.target = x[rank::world], target[rank::world]
-        self.share = len(self.x) * world / batch_size
+        self.rows = torch.arange(batch_size, device=text.x.device)[rank::world, None] * self.length  # (B, 1)
+        self.share = len(self.rows) * world / batch_size
+        self.sampler = self  # Lightning looks for set_epoch there
+        self.epoch = 0
         self._position = 0
 
     def __len__(self) -> int:
         return self.length // self.steps
 
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor, float]]:
         first = self._position % len(self)  # a finished epoch is followed by a new one
+        begin, tokens = self._begin(), self.text.x.size(1)
+        window = self.rows + torch.arange(begin, begin + self.steps, device=self.rows.device)  # (B, T)
         for number in range(first, len(self)):
             self._position = number + 1
-            now = slice(number * self.steps, (number + 1) * self.steps)
-            x, target = (each[:, now].long().expand(self.members, -1, -1) for each in (self.x, self.target))
-            yield x, target, self.share
+            at = (window + number * self.steps) % tokens
+            x, target = (each[0][at].long() for each in (self.text.x, self.text.target))
+            yield x.expand(self.members, -1, -1), target.expand(self.members, -1, -1), self.share
         self._position = 0
+
+    def _begin(self) -> int:
+        if self.seed is None:
+            return 0
+        return int(np.random.default_rng([self.seed, self.epoch]).integers(self.text.x.size(1)))
 
     def state_dict(self) -> dict[str, int]:
         return {"position": self._position}
@@ -52,14 +76,17 @@ class Columns:
 
 
 class Windows:
-    """A text (1, N) to be evaluated in `batch_size` columns, a window at a time; one column reads all of it."""
+    """A text (1, N) to be evaluated in `batch_size` columns, a window of so many `tokens` at a time; one column
+    reads all of it."""
 
     size = 1024  # tokens of a window: what is told of each is as many numbers as there are words
 
-    def __init__(self, text: Split, batch_size: int, *, rank: int = 0, world: int = 1) -> None:
+    def __init__(
+        self, text: Split, batch_size: int, *, rank: int = 0, world: int = 1, tokens: int | None = None
+    ) -> None:
         x, target = columns(text, min(batch_size, text.x.size(1)))
         self.x, self.target = x[rank::world], target[rank::world]
-        self.steps = max(1, self.size // batch_size)
+        self.steps = max(1, (tokens or self.size) // batch_size)
 
     def __len__(self) -> int:
         return -(-self.x.size(1) // self.steps)

@@ -70,6 +70,8 @@ class Optimisation:
     """Language models without a pointer or a mixture: each word is learned as if what tells it apart had been moved
     by this share of its length to where it is told worst (adversarial softmax, Wang et al. 2019); the training loss
     is of that."""
+    shift: bool = False
+    """Language models: each epoch begins at another place of the text, so that other words stand side by side."""
     smoothing: float = 0.0
     """Of a classification: this share of a target's weight is dealt to all classes alike."""
     average: float = 0.0
@@ -102,6 +104,7 @@ class Optimisation:
         finite("temporal_penalty", self.temporal_penalty, least=0.0)
         finite("decay", self.decay, above=0.0)
         boolean("sum_steps", self.sum_steps)
+        boolean("shift", self.shift)
         for name in ("decay_from", "average_from", "average_after"):
             _count(name, getattr(self, name))
         if self.average and self.averages_evenly:
