@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
+from ..ops.entropy import cross_entropies
 from .ensemble import Model
 from .modules import Task
 from .optimisation import Optimisation
@@ -130,5 +131,5 @@ class LanguageModelling(Task):
     def _entropies(self, prediction: Tensor, target: Tensor) -> Tensor:
         if prediction.shape == target.shape:  # of what came alone
             return -prediction.flatten(1)
-        entropies = F.cross_entropy(prediction.flatten(0, -2), target.flatten(), reduction="none")
+        entropies = cross_entropies(prediction.flatten(0, -2), target.flatten())
         return entropies.view(target.size(0), -1)  # (M, B · T)
