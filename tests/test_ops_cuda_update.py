@@ -121,9 +121,7 @@ def test_three_steps(name: str, averaged: bool, machine: Machine) -> None:
     for step in range(1, 4):
         with_gradients(parts, step)
         wanted = expected(rule, parts, rates, step, 0.5)
-        update(
-            machine, rule, parts, table, left_out, step=torch.tensor(float(step), device=DEVICE), share=share
-        )
+        update(machine, rule, parts, table, left_out, step=torch.tensor(float(step), device=DEVICE), share=share)
         for part, own in zip(parts, wanted, strict=True):
             for key in ("value", "first", "second", "average"):
                 found = getattr(part, key)

@@ -73,8 +73,8 @@ class ACTCell(RecurrentCell):
     def resolve_depth(self, max_depth: int | None) -> int:
         return self.max_depth if max_depth is None else positive_int("max_depth", max_depth)
 
-    def project(self, x: Tensor) -> Tensor:
-        return product(x, self.cell.weight_ih[:, : self.input_size], self.cell.bias_ih)  # (…, G·H)
+    def project(self, x: Tensor, *, low: bool = False) -> Tensor:
+        return product(x, self.cell.weight_ih[:, : self.input_size], self.cell.bias_ih, low=low)  # (…, G·H)
 
     def transition(self, u: Tensor, state: Tensor, first: bool) -> Tensor:
         """`S(s, [x; flag])`, given what x contributes."""

@@ -46,7 +46,8 @@ class RecurrentCell(nn.Module):
         # Wider than hidden_size where the state holds more than the output: the LSTM inside ACT.
         self.state_size = hidden_size if state_size is None else state_size
 
-    def project(self, x: Tensor) -> Tensor:
+    def project(self, x: Tensor, *, low: bool = False) -> Tensor:
+        """`low`: in what precision the product has."""
         raise NotImplementedError
 
     def constants(self) -> Constants:
@@ -120,9 +121,18 @@ class RecurrentCell(nn.Module):
         return results[0] if len(results) == 1 else tuple(results)
 
 
-def product(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """`W x + b`. Under autocast only the product runs in half precision; the state keeps the weights' dtype."""
-    return F.linear(x, weight, bias).to(weight.dtype)
+def lowered(weight: Tensor) -> Tensor:
+    """What a product reads: the copy in half precision that a training under autocast keeps beside a weight as its
+    `low`, where there is one, so that it is not made anew at each step."""
+    copy: Tensor = getattr(weight, "low", weight)
+    return copy
+
+
+def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, low: bool = False) -> Tensor:
+    """`W x + b`. Under autocast only the product runs in half precision, in which `low` leaves it; the state keeps
+    the weights' dtype."""
+    found = F.linear(x, lowered(weight), bias)
+    return found if low else found.to(weight.dtype)
 
 
 def masked(h: Tensor, mask: Tensor | None) -> Tensor:

@@ -72,8 +72,8 @@ class RHNCell(RecurrentCell):
             raise ValueError(f"max_depth must not exceed the network's depth of {self.depth}, got {max_depth}")
         return max_depth
 
-    def project(self, x: Tensor) -> Tensor:
-        return product(x, self.W_x)  # (…, 2H)
+    def project(self, x: Tensor, *, low: bool = False) -> Tensor:
+        return product(x, self.W_x, low=low)  # (…, 2H)
 
     def step(
         self,

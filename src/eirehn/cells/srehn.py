@@ -93,9 +93,10 @@ class SREHNCell(RecurrentCell):
         """The paper's bound on the depth of each unit, `⌊log(β + e^α) / α⌋`, shape (H,)."""
         return depth_bound(*global_decay(self.alpha_hat.detach(), self.beta_hat.detach()))
 
-    def project(self, x: Tensor) -> Tensor:
+    def project(self, x: Tensor, *, low: bool = False) -> Tensor:
         """`W_x x` and `W_ax x + b_a`, side by side."""
-        return torch.cat([product(x, self.W_x), product(x, self.W_ax, self.b_a)], -1)  # (…, 3H)
+        parts = [product(x, self.W_x, low=low), product(x, self.W_ax, self.b_a, low=low)]
+        return torch.cat(parts, -1)  # (…, 3H)
 
     def local_decay(self, u: Tensor, h: Tensor, h_mask: Tensor | None = None) -> Tensor:
         """`α_t`, Eq. 14, from the projected input and the state before this time step."""

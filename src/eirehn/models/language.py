@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..cells.base import at_least_float32, default_bound, fill_uniform
+from ..cells.base import at_least_float32, default_bound, fill_uniform, lowered
 from ..checks import positive_int
 from ..mixture import MixtureOfSoftmaxes
 from ..pointer import PointerSentinel
@@ -147,7 +147,9 @@ class LanguageModel(nn.Module):
 
     def _told_apart(self, out: Tensor, weight: Tensor, target: Tensor | None, margin: float) -> Tensor:
         if self.mixture is None:
-            logits = F.linear(out, weight, self.bias)
+            # On a GPU the bias of a product of rows is added on the way, that of one of sequences after it.
+            rows = out.reshape(-1, out.size(-1)) if out.is_cuda else out
+            logits = F.linear(rows, lowered(weight), self.bias).view(*out.shape[:-1], -1)
             return logits if target is None else with_margin(logits, out, weight, target, margin)
         drop = self._drop_latents if self.training else None
         chances: Tensor = self.mixture(out, weight, self.bias, target, drop=drop)

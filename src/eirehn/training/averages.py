@@ -41,16 +41,20 @@ class Averages:
         if first is not None and epoch >= first:
             self.begun.fill_(True)
 
+    def taken(self) -> float:
+        """What a running average takes of the values of one more step, which is counted."""
+        self.steps += 1
+        return 1 - min(self.optimisation.average, self.steps / (self.steps + 9))
+
     @torch.no_grad()
     def update(self, values: Sequence[Tensor]) -> None:
         """Takes in the values of one more step."""
         if not self.values:
             return
-        self.steps += 1
         if self.optimisation.average:
-            decay = min(self.optimisation.average, self.steps / (self.steps + 9))
-            torch._foreach_lerp_(self.values, list(values), 1 - decay)
+            torch._foreach_lerp_(self.values, list(values), self.taken())
             return
+        self.steps += 1
         self.count += self.begun
         weight = 1 / self.count.clamp(min=1.0)  # (M,)
         for average, value in zip(self.values, values, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from .soap import FullSOAP
+from .update import FusedUpdate
 
 if TYPE_CHECKING:
     from .modules import Task
@@ -38,7 +39,9 @@ class Captured:
         self.task, self.optimizer = task, optimizer
         self.recorded: dict[Any, Recorded] = {}
         # float32 is what torch's optimisers read from the device, whatever the parameters are.
-        self.rates = [torch.zeros((), device=task.device) for _ in optimizer.param_groups]
+        rates = torch.zeros(len(optimizer.param_groups) + 1, device=task.device)
+        *self.rates, self.taken = rates.unbind()  # of the groups, and what a running average takes of new values
+        self.update = FusedUpdate.of(task, optimizer, rates)
         if isinstance(optimizer, FullSOAP):
             optimizer.recorded = True
 
@@ -47,12 +50,19 @@ class Captured:
         """For all that is not replayed: where a network keeps its autograd nodes, they must not meet another."""
         return torch.cuda.Stream(self.task.device)
 
+    @property
+    def averages(self) -> bool:
+        """Whether its steps keep the running average."""
+        return self.update is not None and self.update.averages
+
     def __call__(self, batch: Any) -> None:
         """One training step."""
         for rate, group in zip(self.rates, self.optimizer.param_groups, strict=True):
             rate.fill_(group["lr"])
         if isinstance(self.optimizer, FullSOAP):
             self.optimizer.before_step()
+        if self.averages:
+            self.taken.fill_(self.task.averages.taken())
         self._step(batch)
         if isinstance(self.optimizer, FullSOAP):
             self.optimizer.after_step()
@@ -62,6 +72,7 @@ class Captured:
         form = (self.task.stop, structure, *map(_form, leaves))
         if form not in self.recorded:
             if len(self.recorded) == self.LIMIT:
+                self._refresh()
                 with self._beside():
                     self._compute(batch)
                 return
@@ -70,6 +81,7 @@ class Captured:
         for place, leaf in zip(given, leaves, strict=True):
             if isinstance(place, Tensor):
                 place.copy_(leaf)
+        self._refresh()
         graph.replay()
         self.task.carried = carried
 
@@ -79,6 +91,7 @@ class Captured:
         graph = torch.cuda.CUDAGraph()
         pool = next((each.graph.pool() for each in self.recorded.values()), None)
         self.task.carried = carried
+        self._refresh()
         with _unchanged(self.task, self.optimizer), self._beside():
             self._compute(batch)  # what is compiled or made at the first call must be there
         self.task.carried = carried
@@ -101,8 +114,12 @@ class Captured:
     def _compute(self, batch: Any, **options: Any) -> None:
         """What Lightning's loop does in pieces, without a word to the host."""
         task = self.task
-        with task.trainer.precision_plugin.train_step_context():
+        copies = nullcontext() if self.update is None else self.update.copies()
+        with task.trainer.precision_plugin.train_step_context(), copies:
             loss = task.loss(batch)
+        if self.update is not None:
+            self.update(loss)
+            return
         values = [value for value in task.parameters() if value.requires_grad]
         # Not backward(), which adds to the gradients on the stream where a value was first used.
         gradients = torch.autograd.grad(loss, values, allow_unused=True)
@@ -111,6 +128,10 @@ class Captured:
         task.configure_gradient_clipping()
         with self._options(fused=True, **options):
             self.optimizer.step()
+
+    def _refresh(self) -> None:
+        if self.update is not None:
+            self.update.refresh()
 
     @contextmanager
     def _options(self, **options: Any) -> Iterator[None]:
@@ -132,8 +153,8 @@ def _form(leaf: Any) -> Any:
 
 @contextmanager
 def _unchanged(task: Task, optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Puts back what a step changes: values, sums, the optimiser's state and the generators."""
-    tensors = [*task.parameters(), task.sums, task.left_out, *_state(optimizer)]
+    """Puts back what a step changes: values, averages, sums, the optimiser's state and the generators."""
+    tensors = [*task.parameters(), *task.averages.values, task.sums, task.left_out, *_state(optimizer)]
     before = [each.detach().clone() for each in tensors]
     with torch.random.fork_rng([task.device]), torch.no_grad():
         with torch.enable_grad():

@@ -32,6 +32,7 @@ class Ensemble(nn.Module):
             for name, parameter in first.named_parameters()
         )
         self.size = len(members)
+        self.lows: dict[str, Tensor] = {}  # by name, where products are to read copies in half precision
         # In a tuple, so that its parameters, which hold no values, are not taken for the ensemble's own.
         self._form = (_Runner(copy.deepcopy(first).to("meta")),)
 
@@ -83,8 +84,8 @@ class Ensemble(nn.Module):
             randomness="different",  # with dropout each member draws its own masks
         )(values, x, hx, target)
 
-    @staticmethod
     def _alone(
+        self,
         form: nn.Module,
         values: Mapping[str, Tensor],
         index: int,
@@ -96,6 +97,8 @@ class Ensemble(nn.Module):
     ) -> Any:
         # The gradient of value[index] is a copy into zeros, which one member can do without.
         own = {name: value.squeeze(0) if len(value) == 1 else value[index] for name, value in values.items()}
+        for name, low in self.lows.items():
+            own[f"model.{name}"].low = low.squeeze(0)  # type: ignore[attr-defined]  # see cells.base.lowered
         given = tree_map_only(Tensor, lambda part: part[index], (x, hx, target))
         if lengths is not None:
             options = {**options, "lengths": lengths[index]}

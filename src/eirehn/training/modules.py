@@ -196,7 +196,8 @@ class Task(pl.LightningModule):
         else:
             closure()  # calls training_step, and has no loss to go back from
             self.captured(self._batch)
-        self.averages.update(list(self.ensemble.stacked))
+        if self.captured is None or not self.captured.averages:
+            self.averages.update(list(self.ensemble.stacked))
 
     def on_validation_epoch_start(self) -> None:
         self._totals: list[Tensor] = []

@@ -58,8 +58,8 @@ def update(
     share: Tensor | None = None,
 ) -> None:
     """One step for all `parts`. `rates` (G + 1,) float32 holds those of the groups, and behind them what an average
-    takes of a new value; `left_out`, float64, counts gradients that overflow; `step` is Adam's count, with this one,
-    and `share` what is left of the rate, float32 each."""
+    takes of a new value; `left_out`, float64, counts gradients that overflow. `step`, float32, is Adam's count with
+    this one, `share`, float32, what is left of the rate."""
     averaged = parts[0].average is not None
     constants = {
         "ADAM": rule.adam,

@@ -1,0 +1,154 @@
+"""The fused update of a training step against torch's optimisers and our own clipping and averages: on a GPU with
+the step recorded, without one by kernels that are emulated, launch by launch."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytorch_lightning as pl
+import torch
+from captured import went_back
+from cuda_on_cpu import COMPILER, Emulated
+from language import small_language_recipe, written
+from test_resume import StopAt, train_with_stops
+from torch import Tensor
+
+import eirehn.training.fit as fit
+from eirehn.loading import read_values
+from eirehn.ops.cuda.machine import MACHINES, machine_of
+from eirehn.training import update
+from eirehn.training.capture import Captured
+from eirehn.training.modules import Task
+from eirehn.training.recipe import Hardware, Recipe
+from eirehn.training.retreats import Retreats
+
+GPU = torch.cuda.is_available()
+SGD: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 0.25, "sum_steps": True, "penalty": 1e-3, "clip": 1.0}
+RMS = {**SGD, "optimizer": "adam", "beta1": 0.0, "learning_rate": 2**-9, "recurrent_rate": 0.25, "average": 0.9}
+CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "sgd that goes back": ({**SGD, "average": 0.5, "retreat": 1.5}, {}),
+    "sgd, averaged evenly": ({**SGD, "average_from": 1}, {"tied": False}),
+    "rms, calibrated": (RMS, {"calibrated": True}),
+    "adamw": ({**RMS, "optimizer": "adamw", "beta1": 0.9, "weight_decay": 0.1, "clip": None}, {}),
+    "adam that stops early": ({**RMS, "beta1": 0.5, "early": 0.5}, {"kind": "RHN"}),
+}
+
+
+@pytest.fixture(scope="module")
+def emulated(tmp_path_factory: pytest.TempPathFactory) -> Emulated | None:
+    if GPU:
+        if machine_of(torch.device("cuda", 0)) is None:
+            pytest.skip("this GPU is not one that the kernels are for")
+        return None
+    if COMPILER is None:
+        pytest.skip("g++ is not installed")
+    return Emulated(tmp_path_factory.mktemp("emulated"), processors=1, threads=64)
+
+
+@pytest.fixture
+def _small_too(emulated: Emulated | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(update, "LARGE", 0)
+    if emulated is not None:
+        monkeypatch.setitem(MACHINES, "cpu", lambda index: emulated)
+        monkeypatch.setattr(Task, "_can_capture", lambda self: self.capture)
+        monkeypatch.setattr(Captured, "_step", _launched)
+
+
+@pytest.fixture
+def _lost_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who may go back does so after the second epoch; rates that make it do so lose our bits and torch's, too."""
+
+    def lost(self: Retreats, score: Tensor, best: Tensor, loss: Tensor | None = None) -> Tensor:
+        second = self.least.isfinite() & (self.share == 1)
+        self.least = torch.zeros_like(self.least)  # a part of the training's state: an epoch was seen
+        return second
+
+    monkeypatch.setattr(Retreats, "lost", lost)
+
+
+def _launched(self: Captured, batch: Any) -> None:
+    self._refresh()
+    self._compute(batch)
+
+
+class Copies(pl.Callback):
+    """Looks whether the copies that products read are of the values, and counts the steps."""
+
+    def __init__(self) -> None:
+        self.steps, self.names = 0, set[str]()
+
+    def on_train_batch_end(self, trainer: pl.Trainer, task: Task, *_: Any) -> None:
+        if task.captured is None or task.captured.update is None:
+            return
+        self.steps += 1
+        self.names = set(task.captured.update.lows)
+        values = task.ensemble.values()
+        for name, low in task.captured.update.lows.items():
+            assert torch.equal(low, values[name].bfloat16()), name
+        assert not task.ensemble.lows  # validation reads the values
+
+
+def plan(folder: Path, options: dict[str, Any], network: dict[str, Any], *, capture: bool = True) -> Recipe:
+    """Without dropout, which recorded steps draw otherwise, and in mixed precision."""
+    recipe = small_language_recipe(written(folder, train=500, test=200), **options)
+    plain = dict.fromkeys(("word_dropout", "input_dropout", "hidden_dropout", "output_dropout"), 0.0)
+    changes = {"hidden_size": 256 if GPU else 24, **plain, **network}
+    hardware = Hardware(accelerator="gpu" if GPU else "cpu", precision="bf16-mixed", capture=capture)
+    return replace(recipe, network=replace(recipe.network, **changes), hardware=hardware)
+
+
+def trained(recipe: Recipe, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Copies:
+    made, copies = fit.make_trainer, Copies()
+    with monkeypatch.context() as patch:
+        patch.setattr(fit, "make_trainer", lambda plan, path, calls: made(plan, path, [copies, *calls]))
+        fit.train(recipe, folder)
+    return copies
+
+
+@pytest.mark.usefixtures("_small_too", "_lost_in_time")
+@pytest.mark.parametrize("case", CASES)
+def test_it_does_what_torch_does(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options, network = CASES[case]
+    found = []
+    for capture in (True, False):
+        copies = trained(plan(tmp_path, options, network, capture=capture), tmp_path / str(capture), monkeypatch)
+        assert (copies.steps > 0) == capture
+        if capture:
+            assert ("output" if network.get("tied") is False else "embedding.weight") in copies.names
+            assert not GPU or "body.cells.0.W_h" in copies.names
+        found.append([read_values(tmp_path / str(capture) / f"{name}.safetensors") for name in ("last", "best")])
+    assert went_back(tmp_path / "True") == (case == "sgd that goes back")
+    for ours, theirs in zip(*found, strict=True):
+        for key, value in theirs.items():
+            torch.testing.assert_close(ours[key], value, rtol=1e-3, atol=1e-4 if GPU else 1e-5, msg=key)
+
+
+@pytest.mark.usefixtures("_small_too", "_lost_in_time")
+@pytest.mark.parametrize("case", ["sgd that goes back", "rms, calibrated", "adamw"])
+def test_stopped_and_gone_on(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = plan(tmp_path, *CASES[case])
+    fit.train(recipe, tmp_path / "straight")
+    stops = [StopAt(1, killed=False), StopAt(4, killed=True), StopAt(9, killed=False)]
+    train_with_stops(recipe, tmp_path / "stopped", stops, monkeypatch, every=0.0)
+    ours, theirs = (read_values(tmp_path / name / "last.safetensors") for name in ("stopped", "straight"))
+    for key, value in theirs.items():
+        assert torch.equal(ours[key], value), key
+
+
+@pytest.mark.usefixtures("_small_too")
+@pytest.mark.parametrize(
+    "changes",
+    [{"seeds": (0, 1)}, {"hardware": Hardware(accelerator="gpu" if GPU else "cpu", precision="32-true")}],
+    ids=["members", "float32"],
+)
+def test_others_are_left_to_torch(changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = replace(plan(tmp_path, {**RMS, "epochs": 1}, {}), **changes)
+    assert trained(recipe, tmp_path / "run", monkeypatch).steps == 0
+
+
+def test_small_networks_keep_torchs_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = plan(tmp_path, {**RMS, "epochs": 1}, {})
+    assert trained(recipe, tmp_path / "run", monkeypatch).steps == 0
