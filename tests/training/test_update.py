@@ -26,6 +26,9 @@ from eirehn.training.recipe import Hardware, Recipe
 from eirehn.training.retreats import Retreats
 
 GPU = torch.cuda.is_available()
+ALIKE = 2e-2 if GPU else 1e-3
+"""What our values may differ from torch's by, beside the way that they went. On a GPU gradients of what the
+hypernetwork reads add up in bfloat16, and Adam's first steps go by their signs."""
 SGD: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 0.25, "sum_steps": True, "penalty": 1e-3, "clip": 1.0}
 RMS = {**SGD, "optimizer": "adam", "beta1": 0.0, "learning_rate": 2**-9, "recurrent_rate": 0.25, "average": 0.9}
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
@@ -121,9 +124,11 @@ def test_it_does_what_torch_does(case: str, tmp_path: Path, monkeypatch: pytest.
             assert not GPU or "body.cells.0.W_h" in copies.names
         found.append([read_values(tmp_path / str(capture) / f"{name}.safetensors") for name in ("last", "best")])
     assert went_back(tmp_path / "True") == (case == "sgd that goes back")
+    start = fit.make_task(plan(tmp_path, options, network)).ensemble.values()
     for ours, theirs in zip(*found, strict=True):
         for key, value in theirs.items():
-            torch.testing.assert_close(ours[key], value, rtol=1e-3, atol=1e-4 if GPU else 1e-5, msg=key)
+            apart, moved = (ours[key] - value).norm(), (value - start[key]).norm()
+            assert apart <= ALIKE * moved, (key, apart, moved)
 
 
 @pytest.mark.usefixtures("_small_too", "_lost_in_time")

@@ -122,17 +122,17 @@ class RecurrentCell(nn.Module):
 
 
 def lowered(weight: Tensor) -> Tensor:
-    """What a product reads: the copy in half precision that a training under autocast keeps beside a weight as its
-    `low`, where there is one, so that it is not made anew at each step."""
+    """The copy in half precision that a training under autocast keeps beside a weight as its `low`, where there is
+    one, so that it is not made anew at each step. Not for products that are repeated at each time step: gradients
+    of the copy add up in half precision."""
     copy: Tensor = getattr(weight, "low", weight)
     return copy
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, low: bool = False) -> Tensor:
-    """`W x + b`. Under autocast only the product runs in half precision, in which `low` leaves it; the state keeps
-    the weights' dtype."""
-    found = F.linear(x, lowered(weight), bias)
-    return found if low else found.to(weight.dtype)
+    """`W x + b`. Under autocast only the product runs in half precision; the state keeps the weights' dtype. `low`
+    leaves it in that of the product."""
+    return F.linear(x, lowered(weight), bias) if low else F.linear(x, weight, bias).to(weight.dtype)
 
 
 def masked(h: Tensor, mask: Tensor | None) -> Tensor:
