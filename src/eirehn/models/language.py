@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ..cells.base import at_least_float32, default_bound, fill_uniform, lowered
 from ..checks import positive_int
 from ..mixture import MixtureOfSoftmaxes
+from ..ops.entropy import row_product
 from ..pointer import PointerSentinel
 from .network import ELASTIC, FIXED, Network, Outcome
 
@@ -147,13 +148,17 @@ class LanguageModel(nn.Module):
 
     def _told_apart(self, out: Tensor, weight: Tensor, target: Tensor | None, margin: float) -> Tensor:
         if self.mixture is None:
-            # On a GPU the bias of a product of rows is added on the way, that of one of sequences after it.
-            rows = out.reshape(-1, out.size(-1)) if out.is_cuda else out
-            logits = F.linear(rows, lowered(weight), self.bias).view(*out.shape[:-1], -1)
+            logits = self._product(out, weight)
             return logits if target is None else with_margin(logits, out, weight, target, margin)
         drop = self._drop_latents if self.training else None
         chances: Tensor = self.mixture(out, weight, self.bias, target, drop=drop)
         return chances
+
+    def _product(self, out: Tensor, weight: Tensor) -> Tensor:
+        low = lowered(weight)
+        if low is weight:
+            return F.linear(out, weight, self.bias)
+        return row_product(out.reshape(-1, out.size(-1)), low, self.bias).view(*out.shape[:-1], -1)
 
     def _narrowed(self, out: Tensor) -> Tensor:
         return out if self.narrowing is None else F.linear(out, self.narrowing)
