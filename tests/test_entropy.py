@@ -10,7 +10,7 @@ from torch import Tensor
 
 import eirehn
 from eirehn.ops import entropy
-from eirehn.ops.entropy import by_kernel, cross_entropies, row_product
+from eirehn.ops.entropy import by_kernel, cross_entropies
 
 pytestmark = small.pytestmark
 DEVICE = small.DEVICE
@@ -54,26 +54,6 @@ def test_nan_stays_in_its_row() -> None:
     with torch.no_grad():
         logits[1, 4] = torch.nan
     assert by_kernel(logits, target).isnan().tolist() == [False, True, False]
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
-def test_products_of_rows(dtype: torch.dtype) -> None:
-    generator = torch.Generator().manual_seed(0)
-    shapes = {"rows": (17, 5), "weight": (30, 5), "bias": (30,)}
-    given = {
-        name: torch.randn(shape, generator=generator, dtype=torch.float64).to(DEVICE, dtype).requires_grad_()
-        for name, shape in shapes.items()
-    }
-    above = torch.randn(17, 30, generator=generator, dtype=torch.float64).to(DEVICE, dtype)
-    found = row_product(*given.values())
-    ours = torch.autograd.grad(found, list(given.values()), above)
-    exact = {name: each.detach().double().requires_grad_() for name, each in given.items()}
-    wanted = F.linear(*exact.values())
-    theirs = torch.autograd.grad(wanted, list(exact.values()), above.double())
-    for one, other in zip((found, *ours), (wanted, *theirs), strict=True):
-        assert one.dtype == dtype
-        scale = 1e-2 if dtype == torch.bfloat16 else 1e-12
-        assert (one.double() - other).norm() <= scale * other.norm()
 
 
 def test_which_logits_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,8 +28,8 @@ from eirehn.training.retreats import Retreats
 GPU = torch.cuda.is_available()
 ALIKE = 2e-2 if GPU else 2**-8
 """What our values may differ from torch's by, beside the way that they went: products of rows in place of sequences
-round to bfloat16 otherwise. On a GPU gradients of what the hypernetwork reads add up in it, too, and Adam's first
-steps go by their signs."""
+may round to bfloat16 otherwise. On a GPU gradients of what the hypernetwork reads add up in it, too, and Adam's
+first steps go by their signs."""
 SGD: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 0.25, "sum_steps": True, "penalty": 0.05, "clip": 1.0}
 RMS = {**SGD, "optimizer": "adam", "beta1": 0.0, "learning_rate": 2**-9, "recurrent_rate": 0.25, "average": 0.9}
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

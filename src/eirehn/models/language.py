@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from ..cells.base import at_least_float32, default_bound, fill_uniform, lowered
 from ..checks import positive_int
 from ..mixture import MixtureOfSoftmaxes
-from ..ops.entropy import row_product
 from ..pointer import PointerSentinel
 from .network import ELASTIC, FIXED, Network, Outcome
 
@@ -158,7 +157,8 @@ class LanguageModel(nn.Module):
         low = lowered(weight)
         if low is weight:
             return F.linear(out, weight, self.bias)
-        return row_product(out.reshape(-1, out.size(-1)), low, self.bias).view(*out.shape[:-1], -1)
+        # On a GPU the bias of a product of rows is added on the way, that of one of sequences after it.
+        return F.linear(out.reshape(-1, out.size(-1)), low, self.bias).view(*out.shape[:-1], -1)
 
     def _narrowed(self, out: Tensor) -> Tensor:
         return out if self.narrowing is None else F.linear(out, self.narrowing)

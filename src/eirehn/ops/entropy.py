@@ -1,4 +1,4 @@
-"""Logits and their cross-entropies, which for large vocabularies are as much traffic as the weights."""
+"""The cross-entropy of each row of logits, which for large vocabularies are as much traffic as the weights."""
 
 from __future__ import annotations
 
@@ -54,24 +54,3 @@ class CrossEntropies(torch.autograd.Function):
                 logits, target, scales, above.contiguous(), d_logits, logits.size(1), BLOCK=BLOCK, num_warps=8
             )
         return d_logits, None
-
-
-def row_product(rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-    """`rows` Wᵀ + b, (N, V), in the precision of `weight`, (V, E)."""
-    found: Tensor = RowProduct.apply(rows.to(weight.dtype), weight, bias.to(weight.dtype))  # type: ignore[no-untyped-call]
-    return found
-
-
-class RowProduct(torch.autograd.Function):
-    """As torch's, but that the gradient of the bias, a sum down the rows, is a product, too."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
-        ctx.save_for_backward(rows, weight)
-        return torch.addmm(bias, rows, weight.mT)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, above: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        rows, weight = ctx.saved_tensors
-        return above @ weight, above.mT @ rows, torch.mv(above.mT, above.new_ones(len(above)))
