@@ -87,7 +87,9 @@ def test_evaluation_reads_the_whole_text(trained: Path, monkeypatch: pytest.Monk
     )
 
 
-@pytest.mark.parametrize("options", [{}, {"optimizer": "sgd", "schedule": "decay", "average_after": 0}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"shift": True}, {"optimizer": "sgd", "schedule": "decay", "average_after": 0}], ids=str
+)
 @pytest.mark.parametrize("every", quick(0.0, of=[0.0, 1e9]), ids=["saved every step", "saved on request"])
 def test_a_training_that_was_stopped_has_the_same_bits(
     options: dict[str, object], every: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

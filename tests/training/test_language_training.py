@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -149,7 +150,7 @@ def test_processes_share_the_columns() -> None:
 
 def test_epochs_that_begin_elsewhere() -> None:
     """A ring of 0, 1, …, 100, whose last target is 101: columns read on, and so does who goes on later."""
-    loader, begun = Columns(text(102), 3, 4, seed=5), []
+    loader, begun = Columns(text(102), 3, 4, seeds=(5,)), []
     for epoch in range(4):
         loader.set_epoch(epoch)
         batches = [(x[0], target[0]) for x, target, _ in loader]
@@ -159,12 +160,12 @@ def test_epochs_that_begin_elsewhere() -> None:
             expected = (begun[-1] + np.arange(4) + 4 * number + 33 * np.arange(3)[:, None]) % 101
             assert x.tolist() == expected.tolist()
             assert target.tolist() == (expected + 1).tolist()
-        other = Columns(text(102), 3, 4, seed=5)
+        other = Columns(text(102), 3, 4, seeds=(5,))
         other.set_epoch(epoch)
         other.load_state_dict({"position": 3})
         assert [x[0].tolist() for x, *_ in other] == [x.tolist() for x, _ in batches[3:]]
     assert len(set(begun)) == 4
-    assert next(iter(Columns(text(102), 3, 4, seed=6)))[0][0, 0, 0] != begun[0]
+    assert next(iter(Columns(text(102), 3, 4, seeds=(6,))))[0][0, 0, 0] != begun[0]
 
 
 def test_a_training_shifts_its_text(tmp_path: Path) -> None:
@@ -178,6 +179,18 @@ def test_a_training_shifts_its_text(tmp_path: Path) -> None:
     first, second = seen[False].found
     assert first == second
     assert len({tuple(each) for each in [first, *seen[True].found]}) == 3
+
+
+def test_members_begin_as_if_alone() -> None:
+    together = Columns(text(102), 3, 4, members=2, seeds=(5, 6))
+    for index, seed in enumerate((5, 6)):
+        alone = Columns(text(102), 3, 4, seeds=(seed,))
+        for epoch in range(3):
+            alone.set_epoch(epoch)
+            together.set_epoch(epoch)
+            for (x, target, _), (own, wanted, _) in zip(together, alone, strict=True):
+                assert torch.equal(x[index], own[0])
+                assert torch.equal(target[index], wanted[0])
 
 
 class Beginnings(pl.Callback):
@@ -194,6 +207,25 @@ class Beginnings(pl.Callback):
 def test_a_text_too_short_to_train_on() -> None:
     with pytest.raises(ValueError, match="too short"):
         Columns(text(10), 3, 4)
+
+
+def test_how_much_is_validated_at_once() -> None:
+    """At most some hundred megabytes on a GPU, whatever the vocabulary, the network and the members."""
+    gpu = torch.device("cuda")
+
+    def most(words: int, device: torch.device = gpu, seeds: int = 1, **network: int) -> int:
+        recipe = SimpleNamespace(
+            data=SimpleNamespace(output_size=words), network=Network(**network), seeds=tuple(range(seeds))
+        )
+        return fit.most_tokens(cast(Recipe, recipe), device)
+
+    assert most(10_000, torch.device("cpu"), hidden_size=1200) == 1024
+    assert most(10_000, hidden_size=1200) == 3355
+    assert most(50, hidden_size=1200) == 3495
+    assert most(50, hidden_size=10) == 4096
+    assert most(10_000, hidden_size=1200, seeds=5) == 1024
+    assert most(50, hidden_size=10, pointer=100) == 1024
+    assert most(1_000_000, hidden_size=10) == 1024
 
 
 @pytest.mark.parametrize("batch", [1, 2, 7])

@@ -3,6 +3,7 @@ the step recorded, without one by kernels that are emulated, launch by launch.""
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,17 @@ from torch import Tensor
 
 import eirehn.training.fit as fit
 from eirehn.loading import read_values
+from eirehn.ops.backend import use_backend
+from eirehn.ops.cuda import nvrtc
 from eirehn.ops.cuda.machine import MACHINES, machine_of
 from eirehn.training import update
+from eirehn.training.callbacks import Stopped
 from eirehn.training.capture import Captured
 from eirehn.training.modules import Task
 from eirehn.training.recipe import Hardware, Recipe
 from eirehn.training.retreats import Retreats
+from eirehn.training.tasks import LanguageModelling
+from eirehn.training.update import FusedUpdate
 
 GPU = torch.cuda.is_available()
 ALIKE = 2e-2 if GPU else 2**-8
@@ -53,8 +59,25 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Emulated | None:
 
 
 @pytest.fixture
-def _small_too(emulated: Emulated | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Copies are looked at when they are about to be read: behind a step the kernels have just written them."""
+    copies = FusedUpdate.copies
+
+    def looked_at(self: FusedUpdate) -> AbstractContextManager[None]:
+        values = self.task.ensemble.values()
+        assert all(torch.equal(low, values[name].bfloat16()) for name, low in self.lows.items())
+        return copies(self)
+
+    monkeypatch.setattr(FusedUpdate, "copies", looked_at)
+
+
+@pytest.fixture
+def _small_too(_machine: None, _fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(update, "LARGE", 0)
+
+
+@pytest.fixture
+def _machine(emulated: Emulated | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if emulated is not None:
         monkeypatch.setitem(MACHINES, "cpu", lambda index: emulated)
         monkeypatch.setattr(Task, "_can_capture", lambda self: self.capture)
@@ -79,7 +102,7 @@ def _launched(self: Captured, batch: Any) -> None:
 
 
 class Copies(pl.Callback):
-    """Looks whether the copies that products read are of the values, and counts the steps."""
+    """Counts the steps by the kernels, and tells what they keep copies of."""
 
     def __init__(self) -> None:
         self.steps, self.names = 0, set[str]()
@@ -89,9 +112,6 @@ class Copies(pl.Callback):
             return
         self.steps += 1
         self.names = set(task.captured.update.lows)
-        values = task.ensemble.values()
-        for name, low in task.captured.update.lows.items():
-            assert torch.equal(low, values[name].bfloat16()), name
         assert not task.ensemble.lows  # validation reads the values
 
 
@@ -112,24 +132,27 @@ def trained(recipe: Recipe, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Co
     return copies
 
 
+def alike(one: Path, other: Path, recipe: Recipe) -> None:
+    start = fit.make_task(recipe).ensemble.values()
+    for name in ("last", "best"):
+        ours, theirs = (read_values(folder / f"{name}.safetensors") for folder in (one, other))
+        for key, value in theirs.items():
+            apart, moved = (ours[key] - value).norm(), (value - start[key]).norm()
+            assert apart <= ALIKE * moved, (name, key, apart, moved)
+
+
 @pytest.mark.usefixtures("_small_too", "_lost_in_time")
 @pytest.mark.parametrize("case", CASES)
 def test_it_does_what_torch_does(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options, network = CASES[case]
-    found = []
     for capture in (True, False):
         copies = trained(plan(tmp_path, options, network, capture=capture), tmp_path / str(capture), monkeypatch)
         assert (copies.steps > 0) == capture
         if capture:
             assert ("output" if network.get("tied") is False else "embedding.weight") in copies.names
             assert not GPU or "body.cells.0.W_h" in copies.names
-        found.append([read_values(tmp_path / str(capture) / f"{name}.safetensors") for name in ("last", "best")])
     assert went_back(tmp_path / "True") == (case == "sgd that goes back")
-    start = fit.make_task(plan(tmp_path, options, network)).ensemble.values()
-    for ours, theirs in zip(*found, strict=True):
-        for key, value in theirs.items():
-            apart, moved = (ours[key] - value).norm(), (value - start[key]).norm()
-            assert apart <= ALIKE * moved, (key, apart, moved)
+    alike(tmp_path / "True", tmp_path / "False", plan(tmp_path, options, network))
 
 
 @pytest.mark.usefixtures("_small_too", "_lost_in_time")
@@ -144,6 +167,44 @@ def test_stopped_and_gone_on(case: str, tmp_path: Path, monkeypatch: pytest.Monk
         assert torch.equal(ours[key], value), key
 
 
+@pytest.mark.usefixtures("_small_too", "_lost_in_time")
+@pytest.mark.parametrize("case", ["sgd that goes back", "rms, calibrated", "adamw"])
+@pytest.mark.parametrize("first", [True, False], ids=["kernels first", "torch first"])
+def test_the_plain_path_goes_on_with_it(
+    first: bool, case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And it with what the plain path left."""
+    fit.train(plan(tmp_path, *CASES[case], capture=False), tmp_path / "straight")
+    recipe = plan(tmp_path, *CASES[case], capture=first)
+    made = fit.make_trainer
+    with monkeypatch.context() as patch:
+        patch.setattr(fit, "make_trainer", lambda *given: made(*given[:2], [StopAt(6, killed=False), *given[2]]))
+        with pytest.raises(Stopped):
+            fit.train(recipe, tmp_path / "changed")
+    fit.train(plan(tmp_path, *CASES[case], capture=not first), tmp_path / "changed")
+    alike(tmp_path / "changed", tmp_path / "straight", recipe)
+
+
+@pytest.mark.usefixtures("_small_too")
+def test_a_value_that_nothing_reads_keeps_its_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And what is remembered of the others counts their steps, if it is the first of them, too."""
+
+    def with_one_more(members: Any, optimisation: Any) -> LanguageModelling:
+        for member in members:
+            spare = torch.nn.Parameter(torch.ones(3, 2))
+            member._parameters = {"spare": spare, **member._parameters}
+        return LanguageModelling(members, optimisation)
+
+    monkeypatch.setitem(fit.TASKS, "language", with_one_more)  # type: ignore[arg-type]  # makes one
+    found = []
+    for capture in (True, False):
+        recipe = plan(tmp_path, {**RMS, "beta1": 0.5}, {}, capture=capture)
+        trained(recipe, tmp_path / str(capture), monkeypatch)
+        found.append(read_values(tmp_path / str(capture) / "last.safetensors"))
+    assert torch.equal(found[0]["spare"], torch.ones(1, 3, 2))
+    alike(tmp_path / "True", tmp_path / "False", recipe)
+
+
 @pytest.mark.usefixtures("_small_too")
 @pytest.mark.parametrize(
     "changes",
@@ -155,6 +216,30 @@ def test_others_are_left_to_torch(changes: dict[str, Any], tmp_path: Path, monke
     assert trained(recipe, tmp_path / "run", monkeypatch).steps == 0
 
 
-def test_small_networks_keep_torchs_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("_small_too")
+def test_who_asks_for_the_plain_path_gets_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with use_backend("reference"):
+        copies = trained(plan(tmp_path, {**RMS, "epochs": 1}, {}), tmp_path / "run", monkeypatch)
+    assert copies.steps == 0
+
+
+@pytest.mark.usefixtures("_small_too")
+@pytest.mark.parametrize("error", [nvrtc.CompileError, nvrtc.DriverError])
+def test_kernels_that_cannot_be_built(
+    error: type[Exception], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise error("too old")
+
+    monkeypatch.setattr("eirehn.ops.cuda.update._kernel", fail)
+    with pytest.warns(UserWarning, match=r"not built; torch's are used: too old"):
+        copies = trained(plan(tmp_path, {**RMS, "epochs": 1}, {}), tmp_path / "run", monkeypatch)
+    assert copies.steps == 0
+
+
+@pytest.mark.usefixtures("_machine")
+def test_small_networks_are_left_to_torch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = plan(tmp_path, {**RMS, "epochs": 1}, {})
     assert trained(recipe, tmp_path / "run", monkeypatch).steps == 0
+    monkeypatch.setattr(update, "LARGE", 1000)
+    assert trained(recipe, tmp_path / "again", monkeypatch).steps > 0

@@ -47,7 +47,7 @@ class RecurrentCell(nn.Module):
         self.state_size = hidden_size if state_size is None else state_size
 
     def project(self, x: Tensor, *, low: bool = False) -> Tensor:
-        """`low`: in what precision the product has."""
+        """What the input contributes; `low` as in `product`."""
         raise NotImplementedError
 
     def constants(self) -> Constants:
@@ -131,7 +131,7 @@ def lowered(weight: Tensor) -> Tensor:
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, low: bool = False) -> Tensor:
     """`W x + b`. Under autocast only the product runs in half precision; the state keeps the weights' dtype. `low`
-    leaves it in that of the product."""
+    reads a copy of the weights where there is one, and leaves what comes of it in half precision."""
     return F.linear(x, lowered(weight), bias) if low else F.linear(x, weight, bias).to(weight.dtype)
 
 

@@ -41,8 +41,8 @@ class Averages:
         if first is not None and epoch >= first:
             self.begun.fill_(True)
 
-    def taken(self) -> float:
-        """What a running average takes of the values of one more step, which is counted."""
+    def next_share(self) -> float:
+        """Counts one more step, and tells what a running average takes of its values."""
         self.steps += 1
         return 1 - min(self.optimisation.average, self.steps / (self.steps + 9))
 
@@ -52,7 +52,7 @@ class Averages:
         if not self.values:
             return
         if self.optimisation.average:
-            torch._foreach_lerp_(self.values, list(values), self.taken())
+            torch._foreach_lerp_(self.values, list(values), self.next_share())
             return
         self.steps += 1
         self.count += self.begun

@@ -51,12 +51,16 @@ class Batches:
         self.augment = augment
         self.batch_size, self.seeds = batch_size, tuple(seeds)
         self.rank, self.world = rank, world
-        self.sampler = self  # Lightning looks for set_epoch there
         self.epoch = 0
         self._position = 0
 
     def __len__(self) -> int:
         return -(-len(self.tensors[0]) // self.batch_size)
+
+    @property
+    def sampler(self) -> Batches:
+        """Where Lightning looks for set_epoch."""
+        return self
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch

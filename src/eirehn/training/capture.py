@@ -62,7 +62,7 @@ class Captured:
         if isinstance(self.optimizer, FullSOAP):
             self.optimizer.before_step()
         if self.averages:
-            self.taken.fill_(self.task.averages.taken())
+            self.taken.fill_(self.task.averages.next_share())
         self._step(batch)
         if isinstance(self.optimizer, FullSOAP):
             self.optimizer.after_step()

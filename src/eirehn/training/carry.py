@@ -213,7 +213,7 @@ def _finest(
 
 @torch.no_grad()
 def validation(task: Task, recipe: Recipe, values: Mapping[str, Tensor], device: str | None) -> list[float]:
-    """Each member's figure with these values, as validation during the training has it."""
+    """Each member's figure with these values, as validation during the training has it, to rounding."""
     place = usable_device(device)
     task.to(place, next(iter(values.values())).dtype)
     split = recipe.data.load().validation

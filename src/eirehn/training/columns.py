@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -18,8 +18,8 @@ class Columns:
     every `world`-th column, and `share` says what part of a batch that is. The position is all there is to go on
     from.
 
-    With a `seed` each epoch begins at a place of its own, drawn by seed and epoch, and the text is a ring: other
-    words stand side by side, begin a batch, and are left over.
+    With `seeds`, one a member, each epoch begins at a place of its own, drawn by seed and epoch, and the text is a
+    ring: other words stand side by side, begin a batch, and are left over.
     """
 
     def __init__(
@@ -31,9 +31,9 @@ class Columns:
         *,
         rank: int = 0,
         world: int = 1,
-        seed: int | None = None,
+        seeds: Sequence[int] | None = None,
     ) -> None:
-        self.text, self.batch_size, self.steps, self.members, self.seed = text, batch_size, steps, members, seed
+        self.text, self.batch_size, self.steps, self.members, self.seeds = text, batch_size, steps, members, seeds
         self.length = text.x.size(1) // batch_size
         if len(self) < 1:
             raise ValueError(
@@ -42,20 +42,24 @@ class Columns:
             )
         self.rows = torch.arange(batch_size, device=text.x.device)[rank::world, None] * self.length  # (B, 1)
         self.share = len(self.rows) * world / batch_size
-        self.sampler = self  # Lightning looks for set_epoch there
         self.epoch = 0
         self._position = 0
 
     def __len__(self) -> int:
         return self.length // self.steps
 
+    @property
+    def sampler(self) -> Columns:
+        """Where Lightning looks for set_epoch."""
+        return self
+
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor, float]]:
         first = self._position % len(self)  # a finished epoch is followed by a new one
-        begin, tokens = self._begin(), self.text.x.size(1)
-        window = self.rows + torch.arange(begin, begin + self.steps, device=self.rows.device)  # (B, T)
+        tokens = self.text.x.size(1)
+        window = self._begins() + self.rows + torch.arange(self.steps, device=self.rows.device)  # (M or 1, B, T)
         for number in range(first, len(self)):
             self._position = number + 1
             at = (window + number * self.steps) % tokens
@@ -63,10 +67,11 @@ class Columns:
             yield x.expand(self.members, -1, -1), target.expand(self.members, -1, -1), self.share
         self._position = 0
 
-    def _begin(self) -> int:
-        if self.seed is None:
-            return 0
-        return int(np.random.default_rng([self.seed, self.epoch]).integers(self.text.x.size(1)))
+    def _begins(self) -> Tensor:
+        """Of each member, (M, 1, 1), or of all of them."""
+        tokens = self.text.x.size(1)
+        drawn = [int(np.random.default_rng([seed, self.epoch]).integers(tokens)) for seed in self.seeds or ()]
+        return torch.tensor(drawn or [0], device=self.rows.device)[:, None, None]
 
     def state_dict(self) -> dict[str, int]:
         return {"position": self._position}

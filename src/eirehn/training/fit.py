@@ -149,7 +149,7 @@ class Data(pl.LightningDataModule):
     def val_dataloader(self) -> Parts | Windows:
         whole, (rank, world) = self._placed(self.splits.validation), self._process()
         if isinstance(self.recipe.data, LanguageData):
-            tokens = most_tokens(self.recipe.data.output_size, whole.x.device)
+            tokens = most_tokens(self.recipe, whole.x.device)
             return Windows(whole, self.recipe.optimisation.batch_size, rank=rank, world=world, tokens=tokens)
         return Parts(whole.map(lambda each: each[rank::world]))
 
@@ -170,15 +170,19 @@ def training_batches(recipe: Recipe, train: Split, *, rank: int = 0, world: int 
     """One pass over the training data."""
     data, seeds, batch_size = recipe.data, recipe.seeds, recipe.optimisation.batch_size
     if isinstance(data, LanguageData):
-        seed = seeds[0] if recipe.optimisation.shift else None
-        return Columns(train, batch_size, data.steps, len(seeds), rank=rank, world=world, seed=seed)
+        begins = seeds if recipe.optimisation.shift else None
+        return Columns(train, batch_size, data.steps, len(seeds), rank=rank, world=world, seeds=begins)
     tensors = [each for each in train if each is not None]
     return Batches(tensors, batch_size, seeds, augment=data.augment, rank=rank, world=world)
 
 
-def most_tokens(vocabulary: int, device: torch.device) -> int:
-    """To validate at once: a GPU is done with few sooner than it is told of the next."""
-    return max(Windows.size, 2**25 // vocabulary) if device.type == "cuda" else Windows.size
+def most_tokens(recipe: Recipe, device: torch.device) -> int:
+    """To validate at once: a GPU is done with few sooner than it is told of the next. What is told of each, and
+    what the network makes of it, takes some hundred megabytes; what a pointer looks at grows with their square."""
+    if device.type != "cuda" or recipe.network.pointer:
+        return Windows.size
+    wide = max(recipe.data.output_size, 8 * recipe.network.hidden_size)
+    return max(Windows.size, min(4096, 2**25 // (len(recipe.seeds) * wide)))
 
 
 def make_trainer(recipe: Recipe, folder: Path | None, callbacks: Sequence[pl.Callback]) -> pl.Trainer:

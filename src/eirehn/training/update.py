@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -9,8 +10,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..ops.backend import chosen_backend
+from ..ops.cuda import nvrtc
 from ..ops.cuda.machine import Machine, machine_of
-from ..ops.cuda.update import Part, Rule, update
+from ..ops.cuda.update import Part, Rule, build, update
 
 if TYPE_CHECKING:
     from .modules import Task
@@ -36,9 +39,15 @@ class FusedUpdate:
             return None
         if task.trainer.precision != "bf16-mixed" or any(value.dtype != torch.float32 for value in values):
             return None
-        if sum(value.numel() for value in values) < LARGE:
+        if sum(value.numel() for value in values) < LARGE or chosen_backend() == "reference":
             return None
-        return cls(task, optimizer, rates, machine)
+        made = cls(task, optimizer, rates, machine)
+        try:
+            made.build()
+        except (nvrtc.CompileError, nvrtc.DriverError) as met:  # an older compiler than the device, say
+            warnings.warn(f"the kernels of the update were not built; torch's are used: {met}", stacklevel=2)
+            return None
+        return made
 
     def __init__(self, task: Task, optimizer: torch.optim.Optimizer, rates: Tensor, machine: Machine) -> None:
         own, group = task.optimisation, optimizer.param_groups[0]
@@ -62,6 +71,7 @@ class FusedUpdate:
             id(value): index for index, own in enumerate(optimizer.param_groups) for value in own["params"]
         }
         self._versions: list[int] = []
+        self._settled = False
         optimizer.zero_grad()
         optimizer.step()  # of no gradients: nothing but that its schedule knows that it is in use
         if adam:
@@ -75,6 +85,11 @@ class FusedUpdate:
                 state["step"] = torch.zeros(())
                 state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(value), torch.zeros_like(value)
             state["step"] = state["step"].to(value.device, torch.float32)
+
+    def build(self) -> None:
+        """The kernels that all values together take; if some have no gradient, others of the same code."""
+        count = len(self.task.ensemble.names) if self.averages else len(self.values)
+        build(self.machine, self.rule, count, groups=len(self.optimizer.param_groups), averaged=self.averages)
 
     @contextmanager
     def copies(self) -> Iterator[None]:
@@ -103,8 +118,9 @@ class FusedUpdate:
             {name: gradient for name in names if (gradient := next(found)) is not None}
             for names in (self.values, self.lows)
         )
-        # What no product reads as a copy is not worth one.
-        self.lows = {name: low for name, low in self.lows.items() if name in of_lows}
+        if not self._settled:  # what no product reads as a copy is not worth one
+            self.lows = {name: low for name, low in self.lows.items() if name in of_lows}
+            self._settled = True
         parts = [
             self._part(name, value, gradients.get(name), of_lows.get(name)) for name, value in self.values.items()
         ]
@@ -113,7 +129,8 @@ class FusedUpdate:
             for name, part in zip(self.values, parts, strict=True):
                 part.average = averages[name]
             parts += [Part(value, average=averages[name], group=-1) for name, value in self.fixed.items()]
-        steps = [self.optimizer.state[value]["step"] for value in self.values.values()] if self.rule.adam else []
+        moved = [value for name, value in self.values.items() if name in gradients or name in of_lows]
+        steps = [self.optimizer.state[value]["step"] for value in moved] if self.rule.adam else []
         if steps:
             torch._foreach_add_(steps, 1.0)
         update(

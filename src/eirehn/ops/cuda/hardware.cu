@@ -27,7 +27,7 @@ __device__ __forceinline__ bf16 narrowed(float x) {
     return y;
 }
 
-// Four numbers in one access; the compiler takes four for what is stored.
+// Four numbers in one access; of a struct that is stored the compiler would make four.
 __device__ __forceinline__ void store_four(float* to, const float (&x)[4]) {
     asm volatile("st.global.v4.f32 [%0], {%1, %2, %3, %4};" ::"l"(to), "f"(x[0]), "f"(x[1]), "f"(x[2]), "f"(x[3])
                  : "memory");

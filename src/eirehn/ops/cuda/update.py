@@ -60,21 +60,13 @@ def update(
     """One step for all `parts`. `rates` (G + 1,) float32 holds those of the groups, and behind them what an average
     takes of a new value; `left_out`, float64, counts gradients that overflow. `step`, float32, is Adam's count with
     this one, `share`, float32, what is left of the rate."""
-    averaged = parts[0].average is not None
-    constants = {
-        "ADAM": rule.adam,
-        "FIRST": rule.adam and rule.betas[0] > 0,
-        "DECOUPLED": rule.decoupled,
-        "CLIPPED": rule.clip is not None,
-        "AVERAGED": averaged,
-        "GROUPS": rates.numel() - 1,
-    }
     pieces = [parts[first : first + MOST] for first in range(0, len(parts), MOST)]
     blocks = _BLOCKS * machine.processors
     squares = torch.empty(blocks * len(pieces), dtype=torch.float64, device=rates.device)
-    for name in ("measure_pass", "change_pass") if rule.clip is not None else ("change_pass",):
+    constants = _constants(rule, rates.numel() - 1, parts[0].average is not None)
+    for name in _passes(rule):
         for index, piece in enumerate(pieces):
-            kernel = _kernel(machine, name, len(piece), tuple(constants.items()))
+            kernel = _kernel(machine, name, len(piece), constants)
             own = squares[index * blocks :] if name == "measure_pass" else squares
             arguments = _arguments(len(piece))(
                 (_Part * len(piece))(*map(_packed, piece)),
@@ -89,6 +81,30 @@ def update(
                 int(index == 0),
             )
             kernel(blocks, arguments)
+
+
+def build(machine: Machine, rule: Rule, count: int, *, groups: int, averaged: bool) -> None:
+    """What `update` of `count` parts launches, now; a graph cannot record that."""
+    for name in _passes(rule):
+        for parts in {min(count - first, MOST) for first in range(0, count, MOST)}:
+            _kernel(machine, name, parts, _constants(rule, groups, averaged))
+
+
+def _passes(rule: Rule) -> tuple[str, ...]:
+    return ("change_pass",) if rule.clip is None else ("measure_pass", "change_pass")
+
+
+def _constants(rule: Rule, groups: int, averaged: bool) -> tuple[tuple[str, int | bool], ...]:
+    """What the kernels are compiled for, beside the number of parts."""
+    constants = {
+        "ADAM": rule.adam,
+        "FIRST": rule.adam and rule.betas[0] > 0,
+        "DECOUPLED": rule.decoupled,
+        "CLIPPED": rule.clip is not None,
+        "AVERAGED": averaged,
+        "GROUPS": groups,
+    }
+    return tuple(constants.items())
 
 
 class _Part(ctypes.Structure):
@@ -115,9 +131,12 @@ def _packed(part: Part) -> _Part:
             continue
         dtype = torch.bfloat16 if name in ("low", "low_gradient") else torch.float32
         if each.dtype != dtype or each.numel() != part.value.numel() or not each.is_contiguous():
-            raise ValueError(f"{name} must be {dtype}, contiguous and of the values' size")
+            raise ValueError(
+                f"{name} must be {dtype}, contiguous and of {part.value.numel()} numbers, got {each.dtype} "
+                f"of shape {tuple(each.shape)} and strides {each.stride()}"
+            )
         if each.data_ptr() % 16:
-            raise ValueError(f"{name} must begin at a multiple of 16 bytes")
+            raise ValueError(f"{name} must begin at a multiple of 16 bytes, got {each.data_ptr()}")
     return _Part(*map(_address, tensors), part.value.numel(), part.group)
 
 
@@ -127,6 +146,7 @@ def _address(tensor: Tensor | None) -> int | None:
 
 @lru_cache(maxsize=64)
 def _kernel(machine: Machine, name: str, parts: int, constants: tuple[tuple[str, int | bool], ...]) -> Kernel:
+    # PATIENCE is of waits, which hardware.cu has, and these kernels have none.
     given = {"THREADS": machine.threads, "PATIENCE": 0, "PARTS": parts, **dict(constants)}
     source = "\n".join([declared(given), machine.hardware, text("update")])
     return machine.build(source, name, machine.threads * 8)
