@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from cuda_on_cpu import COMPILER, Emulated
+from quick import quick
 from torch import Tensor
 
 from eirehn.ops.cuda import nvrtc
@@ -29,6 +30,9 @@ RULES = {
     "rms": replace(ADAM, betas=(0.0, 0.9), clip=0.7, penalty=2e-4),
     "adamw": replace(ADAM, decoupled=True, weight_decay=0.1, clip=1.0),
 }
+
+
+OVERFLOWS = [(torch.nan, 48), (3e30, 48), (torch.inf, 3)]
 
 
 @pytest.fixture(scope="module")
@@ -110,8 +114,8 @@ def expected(rule: Rule, parts: list[Part], rates: list[float], step: int, share
     return before
 
 
-@pytest.mark.parametrize("averaged", [False, True])
-@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("averaged", quick(True, of=[False, True]))
+@pytest.mark.parametrize("name", quick("sgd, clipped, with a penalty", "adam with all options", of=RULES))
 def test_three_steps(name: str, averaged: bool, machine: Machine) -> None:
     rule, rates = RULES[name], [0.1, 0.02, 0.3]
     parts = made(rule, averaged=averaged)
@@ -133,8 +137,10 @@ def test_three_steps(name: str, averaged: bool, machine: Machine) -> None:
     assert left_out.item() == 0
 
 
-@pytest.mark.parametrize("name", ["sgd, clipped, with a penalty", "rms"])
-@pytest.mark.parametrize(("bad", "most"), [(torch.inf, 48), (torch.nan, 48), (3e30, 48), (torch.inf, 3)])
+@pytest.mark.parametrize("name", quick("rms", of=["sgd, clipped, with a penalty", "rms"]))
+@pytest.mark.parametrize(
+    ("bad", "most"), [(torch.inf, 48), *(pytest.param(*each, marks=pytest.mark.slow) for each in OVERFLOWS)]
+)
 def test_gradients_that_overflow_move_nothing(
     bad: float, most: int, name: str, machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +163,7 @@ def test_gradients_that_overflow_move_nothing(
         assert part.average.isfinite().all()
 
 
+@pytest.mark.slow
 def test_more_tensors_than_a_launch_takes(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The length of a gradient is that of all of them."""
     rule, found = RULES["adam with all options"], []

@@ -14,6 +14,7 @@ import torch
 from captured import went_back
 from cuda_on_cpu import COMPILER, Emulated
 from language import small_language_recipe, written
+from quick import quick
 from test_resume import StopAt, train_with_stops
 from torch import Tensor
 
@@ -45,6 +46,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "adamw": ({**RMS, "optimizer": "adamw", "beta1": 0.9, "weight_decay": 0.1, "clip": None}, {}),
     "adam that stops early": ({**RMS, "beta1": 0.5, "early": 0.5}, {"kind": "RHN"}),
 }
+GONE_ON = ["sgd that goes back", "rms, calibrated", "adamw"]
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +144,7 @@ def alike(one: Path, other: Path, recipe: Recipe) -> None:
 
 
 @pytest.mark.usefixtures("_small_too", "_lost_in_time")
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize("case", quick("sgd that goes back", "rms, calibrated", of=CASES))
 def test_it_does_what_torch_does(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     options, network = CASES[case]
     for capture in (True, False):
@@ -156,7 +158,7 @@ def test_it_does_what_torch_does(case: str, tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.mark.usefixtures("_small_too", "_lost_in_time")
-@pytest.mark.parametrize("case", ["sgd that goes back", "rms, calibrated", "adamw"])
+@pytest.mark.parametrize("case", quick("sgd that goes back", of=GONE_ON))
 def test_stopped_and_gone_on(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = plan(tmp_path, *CASES[case])
     fit.train(recipe, tmp_path / "straight")
@@ -168,8 +170,8 @@ def test_stopped_and_gone_on(case: str, tmp_path: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.usefixtures("_small_too", "_lost_in_time")
-@pytest.mark.parametrize("case", ["sgd that goes back", "rms, calibrated", "adamw"])
-@pytest.mark.parametrize("first", [True, False], ids=["kernels first", "torch first"])
+@pytest.mark.parametrize("case", quick("rms, calibrated", of=GONE_ON))
+@pytest.mark.parametrize("first", quick(False, of=[True, False]), ids=["kernels first", "torch first"])
 def test_the_plain_path_goes_on_with_it(
     first: bool, case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,6 +187,7 @@ def test_the_plain_path_goes_on_with_it(
     alike(tmp_path / "changed", tmp_path / "straight", recipe)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("_small_too")
 def test_a_value_that_nothing_reads_keeps_its_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """And what is remembered of the others counts their steps, if it is the first of them, too."""
