@@ -35,9 +35,28 @@ def test_training_steps() -> None:
     module: Any = importlib.import_module("training_step")
     recipe = replace(module.cases()["paper"], data=SyntheticData(train=80, validation=10, test=10), seeds=(0, 1))
     short = replace(recipe, optimisation=replace(recipe.optimisation, epochs=2), hardware=Hardware("cpu"))
-    steps, epochs, graph = module.timed(short)
-    assert (len(steps), len(epochs), graph) == (2, 2, None)
+    clock = module.timed(short, looks=True)
+    assert (len(clock.steps), len(clock.epochs), clock.graph) == (2, 2, None)
     assert module.signals().input_size == 9
+
+
+def test_kernels_of_a_step_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    clock = importlib.import_module("training_step").Clock(looks=True)
+    clock.kernels.update({"small": 2.0, "large": 1500.0})
+    clock.launches.update({"small": 3, "large": 1})
+    clock.tell_kernels()
+    first, second, third = capsys.readouterr().out.splitlines()
+    assert first.split() == ["1.502", "ms", "in", "4", "kernels", "and", "copies"]
+    assert second.split() == ["1.5000", "ms", "1x", "large"]
+    assert third.split() == ["0.0020", "ms", "3x", "small"]
+
+
+def test_a_case_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    module: Any = importlib.import_module("training_step")
+    monkeypatch.setattr("sys.argv", ["training_step.py", "ptb worst"])
+    with pytest.raises(SystemExit, match="2"):
+        module.main()
+    assert "no case ptb worst: there are best, best, one member" in capsys.readouterr().err
 
 
 def test_bases(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
