@@ -28,40 +28,27 @@ struct Arguments {
     int counting;  // whether this is the launch that counts
 };
 
-struct alignas(16) Four {
-    float at[4];
-};
-
-struct alignas(8) FourLow {
-    bf16 at[4];
+template <class T>
+struct alignas(4 * sizeof(T)) Four {
+    T at[4];
 };
 
 constexpr int ROUNDS = 2;  // of four numbers a thread, all read before the first is used
 constexpr int CHUNK = ROUNDS * THREADS * 4;
 
 // Four numbers from `at` on; WHOLE where all of them are known to be there, so that they are one access.
-template <bool WHOLE>
-__device__ __forceinline__ Four load(const float* from, int64 at, int64 count) {
-    if (WHOLE) return *reinterpret_cast<const Four*>(from + at);
-    Four y = {};
+template <bool WHOLE, class T>
+__device__ __forceinline__ Four<T> load(const T* from, int64 at, int64 count) {
+    if (WHOLE) return *reinterpret_cast<const Four<T>*>(from + at);
+    Four<T> y = {};
     for (int i = 0; i < 4; i++) {
         if (at + i < count) y.at[i] = from[at + i];
     }
     return y;
 }
 
-template <bool WHOLE>
-__device__ __forceinline__ FourLow load(const bf16* from, int64 at, int64 count) {
-    if (WHOLE) return *reinterpret_cast<const FourLow*>(from + at);
-    FourLow y = {};
-    for (int i = 0; i < 4; i++) {
-        if (at + i < count) y.at[i] = from[at + i];
-    }
-    return y;
-}
-
-template <bool WHOLE>
-__device__ __forceinline__ void store(float* to, int64 at, int64 count, const Four& x) {
+template <bool WHOLE, class T>
+__device__ __forceinline__ void store(T* to, int64 at, int64 count, const Four<T>& x) {
     if (WHOLE) {
         store_four(to + at, x.at);
         return;
@@ -71,26 +58,19 @@ __device__ __forceinline__ void store(float* to, int64 at, int64 count, const Fo
     }
 }
 
-template <bool WHOLE>
-__device__ __forceinline__ void store(bf16* to, int64 at, int64 count, const Four& x) {
-    FourLow y;
+__device__ __forceinline__ Four<bf16> narrowed(const Four<float>& x) {
+    Four<bf16> y;
     for (int i = 0; i < 4; i++) y.at[i] = narrowed(x.at[i]);
-    if (WHOLE) {
-        store_four(to + at, y.at);
-        return;
-    }
-    for (int i = 0; i < 4; i++) {
-        if (at + i < count) to[at + i] = y.at[i];
-    }
+    return y;
 }
 
 // With the penalty's.
 template <bool WHOLE>
-__device__ __forceinline__ Four gradient_of(const Part& part, int64 at, const Four& value, float penalty) {
-    Four y = {};
+__device__ __forceinline__ Four<float> gradient_of(const Part& part, int64 at, const Four<float>& value, float penalty) {
+    Four<float> y = {};
     if (part.gradient) y = load<WHOLE>(part.gradient, at, part.count);
     if (part.low_gradient) {
-        const FourLow low = load<WHOLE>(part.low_gradient, at, part.count);
+        const Four<bf16> low = load<WHOLE>(part.low_gradient, at, part.count);
         for (int i = 0; i < 4; i++) y.at[i] += widened(low.at[i]);
     }
     for (int i = 0; i < 4; i++) y.at[i] += penalty * value.at[i];
@@ -137,7 +117,7 @@ struct Walk {
 
 template <bool WHOLE>
 __device__ __forceinline__ float square_of(const Arguments& given, const Part& part, int64 begin) {
-    Four gradients[ROUNDS];
+    Four<float> gradients[ROUNDS];
 #pragma unroll
     for (int i = 0; i < ROUNDS; i++) {
         const int64 at = begin + (i * THREADS + thread_index()) * 4;
@@ -211,7 +191,7 @@ __device__ __forceinline__ void change(
 ) {
     const bool trained = part.group >= 0;
     const float rate = trained ? given.rates[part.group] : 0.0f;
-    Four values[ROUNDS], gradients[ROUNDS], firsts[ROUNDS], seconds[ROUNDS], averages[ROUNDS];
+    Four<float> values[ROUNDS], gradients[ROUNDS], firsts[ROUNDS], seconds[ROUNDS], averages[ROUNDS];
 #pragma unroll
     for (int i = 0; i < ROUNDS; i++) {
         const int64 at = begin + (i * THREADS + thread_index()) * 4;
@@ -252,7 +232,7 @@ __device__ __forceinline__ void change(
         }
         if (!trained) continue;
         store<WHOLE>(part.value, at, part.count, values[i]);
-        if (part.low) store<WHOLE>(part.low, at, part.count, values[i]);
+        if (part.low) store<WHOLE>(part.low, at, part.count, narrowed(values[i]));
         if (FIRST) store<WHOLE>(part.first, at, part.count, firsts[i]);
         if (ADAM) store<WHOLE>(part.second, at, part.count, seconds[i]);
     }
