@@ -58,8 +58,11 @@ def values_of_each_epoch(
 
 def scripted(monkeypatch: pytest.MonkeyPatch, scores: Sequence[Sequence[float]]) -> None:
     """Validation finds these, one for each member, epoch after epoch."""
-    found = iter(scores)
-    monkeypatch.setattr(Regression, "figure", lambda self, mean: torch.tensor(next(found)).to(mean))
+
+    def totals(self: Regression, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
+        return torch.tensor(scores[self.current_epoch], dtype=torch.float64), 1
+
+    monkeypatch.setattr(Regression, "totals", totals)
 
 
 def whole(**options: Any) -> Recipe:
@@ -109,16 +112,16 @@ def test_averages_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_which_are_lost() -> None:
-    retreats = Retreats(Optimisation(optimizer="sgd", retreat=1.5), 6)
+    retreats = Retreats(Optimisation(optimizer="sgd", retreat=1.5), 6, Tensor.exp)
     inf, nan = float("inf"), float("nan")
     fault = torch.tensor([3.0, 3.1, nan, inf, nan, 1.0])
     best = torch.tensor([2.0, 2.0, 2.0, 2.0, inf, 2.0])
     assert retreats.lost(fault, best).tolist() == [False, True, True, True, False, False]
-    assert not Retreats(Optimisation(), 3)
+    assert not Retreats(Optimisation(), 3, Tensor.exp)
 
 
 def test_lost_by_training_loss() -> None:
-    retreats = Retreats(Optimisation(optimizer="sgd", retreat=1.5), 3)
+    retreats = Retreats(Optimisation(optimizer="sgd", retreat=1.5), 3, lambda loss: loss)
     best = score = torch.ones(3)
     assert retreats.lost(score, best, torch.tensor([2.0, 2.0, 2.0])).tolist() == [False] * 3  # the first there is
     lost = retreats.lost(score, best, torch.tensor([2.9, 3.1, float("nan")]))
@@ -126,6 +129,14 @@ def test_lost_by_training_loss() -> None:
     retreats.slow(lost)
     # Anew for those that went back, whose best epoch may have had a larger loss; the others' least is still 2.
     assert retreats.lost(score, best, torch.tensor([3.1, 3.1, 9.0])).tolist() == [True, False, False]
+
+
+def test_lost_by_what_is_made_of_the_training_loss() -> None:
+    """A tenth more perplexity is far less than a tenth more loss."""
+    retreats = Retreats(Optimisation(optimizer="sgd", retreat=1.1), 2, Tensor.exp)
+    best = score = torch.ones(2)
+    assert retreats.lost(score, best, torch.tensor([4.8, 4.8])).tolist() == [False] * 2
+    assert retreats.lost(score, best, 4.8 + torch.tensor([1.09, 1.11]).log()).tolist() == [False, True]
 
 
 @pytest.mark.parametrize("average", [0.0, 0.9999])

@@ -48,7 +48,7 @@ class Task(pl.LightningModule):
         self.sums = torch.zeros(2, self.ensemble.size, dtype=torch.float64)  # this epoch's losses and sequences
         self.left_out = torch.zeros(self.ensemble.size, dtype=torch.float64)  # its steps whose gradients overflowed
         self.averages = Averages(optimisation, list(self.ensemble.stacked))
-        self.retreats = Retreats(optimisation, self.ensemble.size)
+        self.retreats = Retreats(optimisation, self.ensemble.size, self.figure)
 
     def carry(self, state: Any) -> None:
         """What the next batch starts from: nothing, unless a task reads on."""

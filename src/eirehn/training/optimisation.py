@@ -84,8 +84,8 @@ class Optimisation:
     retreat: float = 0.0
     """After an epoch that is worse than the best one by this factor, such as 1.1, go back to that, and on at half
     the rate; 0 never does. Where weights are averaged, or the network is calibrated, also after one whose training
-    loss is larger than the least by it. For sgd without weight_decay, and where some data are held out for
-    validation."""
+    loss (of a language model: the perplexity in training) is larger than the least by it. For sgd without
+    weight_decay, and where some data are held out for validation."""
 
     def __post_init__(self) -> None:
         positive_int("epochs", self.epochs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,10 +12,11 @@ from .optimisation import Optimisation
 
 
 class Retreats:
-    """The share of the learning rate that each of M members is left with."""
+    """The share of the learning rate that each of M members is left with. Training losses are compared by a
+    `figure` of them, that of validation: where it is a perplexity, a tenth more of the loss would be far more."""
 
-    def __init__(self, optimisation: Optimisation, members: int) -> None:
-        self.worse = optimisation.retreat
+    def __init__(self, optimisation: Optimisation, members: int, figure: Callable[[Tensor], Tensor]) -> None:
+        self.worse, self.figure = optimisation.retreat, figure
         members = members if self.worse else 0
         self.share = torch.ones(members)  # (M,), halved each time
         self.least = torch.full((members,), torch.inf, dtype=torch.float64)  # (M,): training losses of an epoch
@@ -34,7 +36,7 @@ class Retreats:
         """
         lost = ~(score <= self.worse * best)  # so that NaN is lost, too
         if loss is not None:
-            lost = lost | ~(loss <= self.worse * self.least)
+            lost = lost | ~(self.figure(loss) <= self.worse * self.figure(self.least))
             self.least = self.least.fmin(loss)
         return lost & best.isfinite()
 
