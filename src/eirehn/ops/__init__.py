@@ -25,7 +25,7 @@ def scan(
     with_cost: bool = False,
 ) -> Scan:
     """Runs `cell` over `x`, see `reference.scan`, by the implementation that `backend_for` names."""
-    backend = backend_for(cell, x)
+    backend = backend_for(cell, x, one_sample=batch_sizes[0] == 1 and h_mask is None)
     if backend == "reference":
         return reference.scan(
             cell,

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..cells import ACTCell, EIREHNCell, RecurrentCell
+from ..cells.base import traced, transformed
 
 HAS_NUMBA, HAS_TRITON = (importlib.util.find_spec(name) is not None for name in ("numba", "triton"))
 BACKENDS = ("auto", "reference", "cpu", "triton")
@@ -59,20 +60,26 @@ def chosen_backend() -> str:
     return _known(os.environ.get("EIREHN_BACKEND", "auto"), "EIREHN_BACKEND")
 
 
-def backend_for(cell: RecurrentCell, x: Tensor) -> str:
-    """The implementation to run `cell` over `x` with: "reference", "cpu" or "triton"."""
+def backend_for(cell: RecurrentCell, x: Tensor, *, one_sample: bool = False) -> str:
+    """The implementation to run `cell` over `x`, of one sample without dropout or not, with: "reference", "cpu" or
+    "triton"."""
     name = chosen_backend()
     if name == "reference":
         return name
     if name == "auto":
         if not x.is_cuda:
-            large = cell.hidden_size > CPU_MAX_HIDDEN
+            large = cell.hidden_size > CPU_MAX_HIDDEN and not (one_sample and _is_inference(x))
             return "reference" if large or obstacle("cpu", cell, x) else "cpu"
         return "reference" if obstacle("triton", cell, x) else "triton"
     reason = obstacle(name, cell, x)
     if reason:
         raise ValueError(f"backend {name!r} cannot run this {type(cell).__name__}: {reason}")
     return name
+
+
+def _is_inference(x: Tensor) -> bool:
+    """Whether the kernel for one sample serves, which takes networks of all sizes."""
+    return not (torch.is_grad_enabled() or traced(x) or transformed())
 
 
 def obstacle(name: str, cell: RecurrentCell, x: Tensor) -> str | None:

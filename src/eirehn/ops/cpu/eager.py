@@ -24,6 +24,7 @@ from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 
 from ...cells import EIREHNCell, RecurrentCell
 from . import memory
+from .alone import alone
 from .kernels import kernels
 from .recurrence import Array, Parameters, Recurrence, check_dtype, check_shape, flat
 
@@ -113,6 +114,10 @@ class Call:
 
     def forward(self, tensors: Sequence[Tensor | None], *, backward_follows: bool) -> tuple[list[Tensor], Any]:
         """The results, and what `backward` needs of the way to them."""
+        if not backward_follows and self.members is None and self.sizes[0] == 1:
+            found = alone(self.kind, self.names, tensors, **self.options)
+            if found is not None:
+                return found, None
         x, h0, mask, *values = self._arrays(tensors)
         p = dict(zip(self.names, values, strict=True))
         parameters = prepared(p)

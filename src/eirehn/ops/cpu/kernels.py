@@ -10,7 +10,8 @@ from typing import Any
 
 # The files that kernels are made of.
 _PARTS = (
-    "adjoint", "backward_pass", "forward_pass", "functions", "layout", "packing", "products", "steps", "vectors",
+    "adjoint", "backward_pass", "forward_pass", "functions", "layout", "one_sample", "packing", "products", "steps",
+    "vectors",
 )  # fmt: skip
 
 
@@ -59,12 +60,14 @@ class Kernels:
     def __init__(self) -> None:
         from .backward_pass import backward
         from .forward_pass import forward
+        from .one_sample import one_sample
         from .packing import collect, constants, constants_back, pack
 
         stamp = _sources()
         self.pack = Kernel(pack, stamp)
         self.forward = Kernel(forward, stamp)
         self.backward = Kernel(backward, stamp)
+        self.one_sample = Kernel(one_sample, stamp)
         self.collect = Kernel(collect, stamp)
         self.constants = Kernel(constants, stamp)
         self.constants_back = Kernel(constants_back, stamp)

@@ -85,6 +85,46 @@ class Forward(NamedTuple):
     size: int
 
 
+class Single(NamedTuple):
+    """Offsets into the scratch memory of one sample, whose units lie side by side; every vector fills its last row.
+    First the parameters that are vectors, and those of whose rows something is left behind the last whole register:
+    that, filled up with zeros, a register for each row."""
+
+    b: int
+    b_a: int
+    b_z: int
+    b_bar: int
+    alpha: int
+    e_alpha: int
+    beta: int
+    W_h: int
+    W_x: int
+    W_ah: int
+    W_ax: int
+    W_zh: int
+    W_zg: int
+    W_z: int
+    P: int
+    P_bar: int
+    h: int
+    x: int
+    u: int
+    alpha_t: int
+    d: int
+    fall: int
+    sg: int
+    z: int
+    z1: int
+    wh: int
+    wg: int
+    wg1: int
+    c: int
+    a: int
+    tmp: int
+    cost: int  # two rows
+    size: int
+
+
 class Backward(NamedTuple):
     """As `Forward`, for the backward pass. Steps in rows; `…_step` is what lies between two of a kind."""
 
@@ -250,6 +290,53 @@ def forward_of(s: Shape) -> Forward:
         "tmp": padded(Z),
     }
     return Forward(**_place({name: n * s.lanes for name, n in rows.items()}))
+
+
+@lru_cache(maxsize=64)
+def single_of(s: Shape) -> Single:
+    def rows(units: int) -> int:
+        return -(-units // s.lanes)
+
+    def left(count: int, columns: int) -> int:
+        return count if columns % s.lanes else 0
+
+    H, Z, A, gated = s.H, s.Z, s.H if s.elastic else 0, s.G > 2 * s.H
+    h, z = rows(H), rows(Z)
+    needed = {
+        "b": s.sets * 2 * h,
+        "b_a": h,
+        "b_z": z,
+        "b_bar": 2 * h,
+        "alpha": h,
+        "e_alpha": h,
+        "beta": h,
+        "W_h": left(s.sets * 2 * H, H),
+        "W_x": left(2 * H, s.X),
+        "W_ah": left(A, H),
+        "W_ax": left(A, s.X),
+        "W_zh": left(Z, H),
+        "W_zg": left(Z, H),
+        "W_z": left(Z, Z),
+        "P": left(2 * H, Z),
+        "P_bar": left(2 * H if gated else 0, Z),
+        "h": h,
+        "x": rows(s.X),
+        "u": 3 * h,
+        "alpha_t": h,
+        "d": h,
+        "fall": h,
+        "sg": 2 * h,
+        "z": z,
+        "z1": z,
+        "wh": 2 * h,
+        "wg": 4 * h,
+        "wg1": 4 * h,
+        "c": 2 * h,
+        "a": 2 * h,
+        "tmp": z,
+        "cost": 2,
+    }
+    return Single(**_place({name: n * s.lanes for name, n in needed.items()}))
 
 
 def _step(rows: int) -> int:

@@ -123,7 +123,7 @@ def product(weights, w, tile, x, y, rows, depth, accumulate):
         y += BLOCK * lanes
 
 
-def _add_neighbours(builder: Any, a: Any, b: Any, lanes: int) -> Any:
+def add_neighbours(builder: Any, a: Any, b: Any, lanes: int) -> Any:
     """[a0+a1, a2+a3, …, b0+b1, …]: log2(lanes) rounds of it turn registers into their sums, side by side."""
     index = ir.VectorType(ir.IntType(32), lanes)
     even = builder.shuffle_vector(a, b, ir.Constant(index, list(range(0, 2 * lanes, 2))))
@@ -169,7 +169,7 @@ def _outer_block(
         width = vec.lanes
         while width > 1:
             totals = [
-                _add_neighbours(builder, totals[j], totals[j + 1], vec.lanes) for j in range(0, len(totals), 2)
+                add_neighbours(builder, totals[j], totals[j + 1], vec.lanes) for j in range(0, len(totals), 2)
             ]
             width //= 2
         for j, total in enumerate(totals):

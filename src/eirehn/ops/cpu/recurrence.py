@@ -31,7 +31,7 @@ from .layout import (
 
 Array = npt.NDArray[Any]
 
-_LIMIT = {4: 87.0, 8: 708.0}  # of α, as in `cells.gate`
+LIMIT = {4: 87.0, 8: 708.0}  # of α, as in `cells.gate`
 _PATIENCE = 50_000  # looks at what other workers do before going to sleep: some 50 µs
 _SUMS = 1 << 20  # elements: above, workers take several tiles at a time, to keep fewer sums
 _ALONE_NS = 60_000.0  # less work than this is done before a second thread would have begun
@@ -153,7 +153,7 @@ class Recurrence:
         masks = self.none if mask is None else flat(mask)
         self.data = flat(inputs), flat(h0), masks, mask is not None, plan.sizes, plan.starts, reverse
         self.flat = [self.none if p is None else flat(p) for p in parameters]
-        self.limit = self.dtype.type(_LIMIT[self.dtype.itemsize])
+        self.limit = self.dtype.type(LIMIT[self.dtype.itemsize])
         self.kept: tuple[memory.Bytes, Array] | None = None
 
     def _check(self, parameters: Parameters, inputs: Array, h0: Array, mask: Array | None) -> None:

@@ -1,4 +1,8 @@
-"""One inner step on a tile, as both passes take it; `tile` is a worker's scratch memory."""
+"""One inner step on a tile, as both passes take it; `tile` is a worker's scratch memory.
+
+What does no product does not care whether samples or units lie side by side: for `one_sample` `H` is the number of
+rows, and `packed` scratch memory, too.
+"""
 
 # numba types these functions from their arguments, and `intrinsic` hides those of the vector operations.
 # mypy: ignore-errors
@@ -15,6 +19,7 @@ from .vectors import (
     inner,
     lane_count,
     load,
+    of_unit,
     put,
     spread,
     store,
@@ -91,7 +96,7 @@ def project(s, w, packed, o, tile, source, row, count, x, u):
     if s.elastic:
         for i in range(s.H):
             at = u + (2 * s.H + i) * lanes
-            store(tile, at, load(tile, at) + spread(tile, packed, o + w.b_a + i))
+            store(tile, at, load(tile, at) + of_unit(tile, packed, o + w.b_a, i))
 
 
 @inner
@@ -116,10 +121,10 @@ def gate(s, w, packed, o, tile, alpha_t, d_before, d, fall, r, count, cost):
     reached = zeros(tile)
     for i in range(s.H):
         at = i * lanes
-        v = spread(tile, packed, o + w.alpha + i) * (r - 1) + load(tile, alpha_t + at) * r
+        v = of_unit(tile, packed, o + w.alpha, i) * (r - 1) + load(tile, alpha_t + at) * r
         v = where(v > 1.0, one, v)
-        fallen = spread(tile, packed, o + w.e_alpha + i) * vexpm1(v)
-        gap = spread(tile, packed, o + w.beta + i) - fallen
+        fallen = of_unit(tile, packed, o + w.e_alpha, i) * vexpm1(v)
+        gap = of_unit(tile, packed, o + w.beta, i) - fallen
         if r == 1:
             is_open = running & ((gap > 0.0) | (gap != gap))
         else:
@@ -199,8 +204,8 @@ def update(H, packed, b, tile, pre, u, first, d, h, h_new):
     half = H * lanes
     for i in range(H):
         at = i * lanes
-        residual = load(tile, pre + at) + spread(tile, packed, b + i)
-        opening = load(tile, pre + half + at) + spread(tile, packed, b + H + i)
+        residual = load(tile, pre + at) + of_unit(tile, packed, b, i)
+        opening = load(tile, pre + half + at) + of_unit(tile, packed, b, H + i)
         if first:
             residual = residual + load(tile, u + at)
             opening = opening + load(tile, u + half + at)

@@ -41,6 +41,7 @@ def _machine() -> tuple[int, int]:
 
 
 REGISTER_BYTES, REGISTERS = _machine()
+intp = ir.IntType(types.intp.bitwidth)
 
 
 class Vec(types.Type):
@@ -183,6 +184,28 @@ whole_tile = intrinsic(_tile_of(1))
 half_tile = intrinsic(_tile_of(2))  # for a few samples: half the lanes take about two thirds of the time
 
 
+def register_lanes(itemsize: int) -> int:
+    """Numbers of so many bytes in one of the processor's registers."""
+    return REGISTER_BYTES // itemsize
+
+
+@intrinsic
+def register_tile(typingctx: Any, array: Any) -> Any:
+    """Rows of one register: units of one sample, not samples, lie side by side."""
+    kind = Tile(array.dtype, register_lanes(array.dtype.bitwidth // 8))
+    return kind(array), lambda context, builder, sig, args: _data(context, builder, sig.args[0], args[0])
+
+
+@intrinsic
+def tile_at(typingctx: Any, like: Any, address: Any) -> Any:
+    """Memory at an address, in rows as those of the tile `like`."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        return builder.inttoptr(args[1], _scalar_ir(like.dtype).as_pointer())
+
+    return like(like, types.int64), codegen
+
+
 @intrinsic
 def load(typingctx: Any, tile: Any, offset: Any) -> Any:
     """The row at `tile[offset : offset + lanes]`."""
@@ -255,6 +278,23 @@ def spread(typingctx: Any, tile: Any, array: Any, offset: Any) -> Any:
         return emit(builder, tile.vec).splat(builder.load(pointer))
 
     return tile.vec(tile, array, types.intp), codegen
+
+
+@intrinsic
+def of_unit(typingctx: Any, tile: Any, source: Any, start: Any, unit: Any) -> Any:
+    """What all samples of a tile have in common: the number of a `unit`, in all lanes. Where `source` is a tile,
+    too, units lie side by side, and it is row `unit` of it."""
+
+    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
+        _, memory, begin, number = args
+        if isinstance(source, Tile):
+            place = builder.add(begin, builder.mul(number, ir.Constant(intp, tile.lanes)))
+            pointer = vector_pointer(context, builder, source, memory, place, tile.vec)
+            return builder.load(pointer, align=itemsize(tile.vec))
+        pointer = element_pointer(context, builder, source, memory, builder.add(begin, number))
+        return emit(builder, tile.vec).splat(builder.load(pointer))
+
+    return tile.vec(tile, source, types.intp, types.intp), codegen
 
 
 @intrinsic
@@ -333,8 +373,6 @@ vtanh = _unary("vtanh", tanh)
 vsigmoid = _unary("vsigmoid", sigmoid)
 vexpm1 = _unary("vexpm1", expm1)
 vexp = _unary("vexp", exp)
-
-intp = ir.IntType(types.intp.bitwidth)
 
 
 class Loop:

@@ -1,0 +1,231 @@
+"""The CPU kernel for one sample against the equations in NumPy, and when it serves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from quick import quick
+from systems import HIGHWAY, draw, make, oracle_run
+from torch import Tensor, nn
+
+import eirehn
+from eirehn.ops.backend import backend_for
+from eirehn.ops.cpu import eager, memory
+
+FUSED = [name for name in HIGHWAY if name != "EIREHN-outer"]
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether the kernel took what it was asked to, call by call. What nothing was written to is NaN."""
+    calls: list[bool] = []
+    original = eager.alone
+
+    def spy(*args: Any, **options: Any) -> Any:
+        found = original(*args, **options)
+        calls.append(found is not None)
+        return found
+
+    monkeypatch.setattr(eager, "alone", spy)
+    monkeypatch.setattr(memory, "poison", True)
+    return calls
+
+
+def moderate(name: str, X: int, H: int, **options: Any) -> Any:
+    """Weights with which a rounding does not grow from step to step, however many units there are."""
+    layer = make(name, X, H, **options)
+    with torch.no_grad():
+        for key, value in layer.named_parameters():
+            if value.dim() > 1 and ".W_a" not in key:
+                value.mul_(min(1.0, 2 / H**0.5))
+    return layer
+
+
+def run(layer: Any, x: Tensor, hx: Tensor, **options: Any) -> list[Tensor]:
+    with torch.no_grad(), eirehn.use_backend("cpu"):
+        return list(layer(x, hx, return_depth=True, return_cost=True, **options))
+
+
+# Sizes below, at and beyond what a register holds of float32 and float64, with AVX-512, AVX and NEON.
+@pytest.mark.parametrize("name", FUSED)
+@pytest.mark.parametrize("size", [(1, 1), (2, 3), (17, 8), (9, 20), (4, 4), (16, 16), (33, 37)], ids=str)
+def test_it_follows_the_equations(name: str, size: tuple[int, int], served: list[bool]) -> None:
+    layer = moderate(name, *size)
+    x, hx = draw(layer, 4, 1)
+    for options in ({}, {"max_depth": 2}):
+        out, h_n, depth, cost = run(layer, x, hx, **options)
+        truth = oracle_run(name, layer, 0, x, hx[0], **options)
+        assert np.array_equal(depth[0].numpy(), truth.depth)
+        for ours, theirs in ((out, truth.out), (h_n[0], truth.out[-1]), (cost[0], truth.cost)):
+            assert np.abs(ours.numpy() - theirs).max() <= 1e-12
+    assert served == [True] * 2
+
+
+@pytest.mark.parametrize("name", quick("RHN", "EIREHN-printed", of=FUSED))
+def test_in_single_precision_and_backwards(name: str, served: list[bool]) -> None:
+    layer = moderate(name, 5, 23, bidirectional=True, num_layers=2)
+    x, hx = draw(layer, 6, 1)
+    whole = run(layer, x, hx)
+    with eirehn.use_backend("reference"), torch.no_grad():
+        plain = layer(x, hx, return_depth=True, return_cost=True)
+        theirs = layer.float()(x.float(), hx.float(), return_depth=True, return_cost=True)
+    ours = run(layer, x.float(), hx.float())
+    assert served == [True] * 8
+    for double, truth in zip(whole, plain, strict=True):
+        assert (double - truth).abs().max() <= 1e-12
+    assert torch.equal(ours[2], theirs[2])
+    bound = max((each - truth).abs().max().item() for each, truth in zip(theirs, plain, strict=True))
+    for single, truth in zip(ours, plain, strict=True):
+        assert (single - truth).abs().max() <= max(3 * bound, 1e-6)
+
+
+def test_without_a_gradient_to_come_it_serves_where_gradients_are_on(served: list[bool]) -> None:
+    layer = make("EIREHN-printed", 2, 5).requires_grad_(False)
+    x, hx = draw(layer, 3, 1)
+    with eirehn.use_backend("cpu"):
+        out = layer(x, hx)[0]
+        assert served == [True]
+        layer.requires_grad_(True)
+        assert torch.allclose(layer(x, hx)[0], out, rtol=0, atol=1e-13)
+    assert served == [True]  # not asked
+
+
+def test_what_it_is_not_for(served: list[bool]) -> None:
+    layer = make("EIREHN-printed", 2, 5, hidden_dropout=0.5)
+    x, hx = draw(layer, 3, 2)
+    run(layer.eval(), x, hx)  # two samples
+    assert served == []
+    run(layer.train(), x[:, :1], hx[:, :1])  # dropout
+    assert served == [False]
+    twice = torch.func.stack_module_state([layer.eval(), layer])
+    with torch.no_grad(), eirehn.use_backend("cpu"):
+        torch.vmap(lambda p: torch.func.functional_call(layer, p, (x[:, :1], hx[:, :1]))[0])(twice[0])
+    assert served == [False]
+
+
+def test_weights_that_do_not_lie_in_order(served: list[bool]) -> None:
+    layer = make("EIREHN-printed", 2, 5)
+    x, hx = draw(layer, 3, 1)
+    expected = run(layer, x, hx)
+    cell = layer.cells[0]
+    cell.W_h = nn.Parameter(cell.W_h.detach().T.contiguous().T)
+    for ours, theirs in zip(run(layer, x, hx), expected, strict=True):
+        assert torch.allclose(ours.double(), theirs.double(), rtol=0, atol=1e-13)
+    assert served == [True, False]
+
+
+def test_weights_that_do_not_fit_are_refused(served: list[bool]) -> None:
+    """As they are for more samples, and not read beyond their end."""
+    layer = make("EIREHN-printed", 2, 5)
+    x, hx = draw(layer, 3, 1)
+    cell = layer.cells[0]
+    for name in ("W_ah", "P_bar", "s_0", "b"):
+        kept = getattr(cell, name)
+        setattr(cell, name, nn.Parameter(kept.detach()[:-1].clone()))
+        with pytest.raises(ValueError, match="must have the shape"):
+            run(layer, x, hx)
+        setattr(cell, name, kept)
+    cell.b_z = nn.Parameter(cell.b_z.detach().float())
+    with pytest.raises(ValueError, match="must be of float64"):
+        run(layer, x, hx)
+    assert served == [False] * 5
+
+
+def test_changed_weights_are_seen_at_once(served: list[bool]) -> None:
+    """Also where torch does not count the change."""
+    layer = make("EIREHN-printed", 2, 5)
+    x, hx = draw(layer, 3, 1)
+    run(layer, x, hx)
+    layer.cells[0].W_h.data.mul_(0.5)
+    out, *_ = run(layer, x, hx)
+    assert np.abs(out.numpy() - oracle_run("EIREHN-printed", layer, 0, x, hx[0]).out).max() <= 1e-12
+
+
+def test_it_streams(served: list[bool]) -> None:
+    """Step by step as all at once, to the bit."""
+    layer = make("EIREHN-recursive", 3, 20)
+    x, hx = draw(layer, 7, 1)
+    whole, last, *_ = run(layer, x, hx)
+    steps = []
+    for t in range(7):
+        out, hx, *_ = run(layer, x[t : t + 1], hx)
+        steps.append(out)
+    assert torch.equal(torch.cat(steps), whole)
+    assert torch.equal(hx, last)
+    assert all(served)
+
+
+@pytest.mark.parametrize("name", quick("SREHN", "EIREHN-printed", of=FUSED))
+def test_nan_goes_where_it_goes_in_the_plain_path(name: str, served: list[bool]) -> None:
+    layer = make(name, 3, 20)
+    x, hx = draw(layer, 4, 1)
+    x[1, 0, 1] = torch.nan
+    out, *_ = run(layer, x, hx)
+    with eirehn.use_backend("reference"), torch.no_grad():
+        plain, *_ = layer(x, hx)
+    assert torch.equal(out.isnan(), plain.isnan())
+    assert out.isnan().any()
+    assert all(served)
+
+
+def test_large_networks_stream_by_it_and_are_trained_by_the_plain_path() -> None:
+    cell, x = eirehn.EIREHN(2, 700).cells[0], torch.randn(3, 2)
+    with eirehn.use_backend("auto"):
+        assert backend_for(cell, x, one_sample=True) == "reference"
+        with torch.no_grad():
+            assert backend_for(cell, x, one_sample=True) == "cpu"
+            assert backend_for(cell, x) == "reference"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="asks the system for pages that cannot be read")
+def test_nothing_is_read_beyond_a_parameter() -> None:
+    """Each ends where a page ends behind which nothing can be read, and another starts where such a page ends."""
+    script = """
+        import ctypes, mmap
+        import torch
+        import eirehn
+        from systems import draw, make
+
+        PAGE, libc, kept = mmap.PAGESIZE, ctypes.CDLL(None, use_errno=True), []
+
+        def fenced(value, at_end):
+            size = value.numel() * value.element_size()
+            pages = -(-size // PAGE)
+            area = mmap.mmap(-1, (pages + 2) * PAGE)
+            kept.append(area)
+            address = ctypes.addressof(ctypes.c_char.from_buffer(area))
+            for page in (0, pages + 1):
+                assert libc.mprotect(ctypes.c_void_p(address + page * PAGE), PAGE, 0) == 0
+            offset = PAGE + (pages * PAGE - size if at_end else 0)
+            found = torch.frombuffer(area, dtype=value.dtype, count=value.numel(), offset=offset).view(value.shape)
+            return torch.nn.Parameter(found.copy_(value))
+
+        for name in ("RHN", "EIREHN-printed", "EIREHN-scaling"):
+            for X, H in ((1, 1), (1, 3), (5, 20), (16, 16), (3, 37)):
+                for dtype in (torch.float32, torch.float64):
+                    layer = make(name, X, H).to(dtype)
+                    x, hx = (each.to(dtype) for each in draw(layer, 3, 1))
+                    with torch.no_grad(), eirehn.use_backend("cpu"):
+                        expected = layer(x, hx)[0]
+                        for at_end in (False, True):
+                            for key, value in list(layer.cells[0].named_parameters()):
+                                setattr(layer.cells[0], key, fenced(value.detach(), at_end))
+                            assert torch.equal(layer(x, hx)[0], expected)
+        print("whole", flush=True)
+        import os
+        os._exit(0)  # the areas have views
+    """
+    paths = [str(Path(__file__).parent), *sys.path]
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=300,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )  # fmt: skip
+    assert done.stdout.strip() == "whole", (done.returncode, done.stderr)
