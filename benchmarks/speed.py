@@ -2,9 +2,10 @@
 
     python benchmarks/speed.py [--threads 2] [--rounds 15] [--runs 3] [--json results/speed-cpu.json]
 
-Every case is first checked, outputs and all gradients, against the plain path in float64; where they differ, no
-speed is printed and the exit code is 1. On a machine with a GPU the GPU's cases run, and the peak memory of a long
-sequence; else the CPU's. A ratio is the median over the runs, with the least and the most of them beside it.
+Every case is first checked, outputs and (where it trains) all gradients, against the plain path in float64; where
+they differ, no speed is printed and the exit code is 1. On a machine with a GPU the GPU's cases run, and the peak
+memory of a long sequence; else the CPU's. A ratio is the median over the runs, with the least and the most of them
+beside it.
 """
 
 import argparse
@@ -52,6 +53,8 @@ CPU = [
     Case("HAR, shut at 2 of 10", **HAR, depth=10, open_for=2),
     Case("synthetic, 5 members", **SYNTHETIC, members=5),
     Case("text", 400, 20, 35, 4, inputs=400),
+    Case("word", 400, 1, 1, 4, inputs=400, training=False),
+    Case("word, H=1200", 1200, 1, 1, 4, inputs=1200, training=False),
 ]
 GPU = [
     Case("HAR", **HAR, depth=4, targets={"plain": 50, "LSTM": 4}),
@@ -106,21 +109,24 @@ def run_of(case: Case, layer: nn.Module, x: Tensor) -> Callable[[], Any]:
     return train
 
 
-def everything(layer: nn.Module, x: Tensor) -> list[Tensor]:
+def everything(layer: nn.Module, x: Tensor, training: bool) -> list[Tensor]:
     layer.zero_grad(set_to_none=True)
-    out, h_n, depth = layer(x, return_depth=True)
+    with torch.set_grad_enabled(training):
+        out, h_n, depth = layer(x, return_depth=True)
+    if not training:
+        return [depth.double(), out, h_n]
     weight = torch.linspace(-1, 1, out.numel(), dtype=out.dtype, device=out.device).view_as(out)
     (out * weight).sum().backward()
     return [depth.double(), out, h_n, *(p.grad.clone() for p in layer.parameters())]
 
 
-def largest_errors(layer: nn.Module, x: Tensor) -> tuple[float, float]:
+def largest_errors(layer: nn.Module, x: Tensor, training: bool = True) -> tuple[float, float]:
     """Of all outputs and gradients, relative to each tensor's largest value, against the plain path in float64:
     ours, and the plain path's own in float32."""
-    fast = everything(layer, x)
+    fast = everything(layer, x, training)
     with eirehn.use_backend("reference"):
-        plain = everything(layer, x)
-        exact = everything(copy.deepcopy(layer).double(), x.double())
+        plain = everything(layer, x, training)
+        exact = everything(copy.deepcopy(layer).double(), x.double(), training)
 
     def largest(found: list[Tensor]) -> float:
         pairs = zip(found, exact, strict=True)
@@ -218,7 +224,7 @@ def check(case: Case, device: str) -> tuple[float, float] | None:
     if taken != [case.open_for or case.depth]:
         print(f"{case.name:24}  takes {taken} inner steps: no speed is reported")
         return None
-    error, plain = largest_errors(build(case, device), x)
+    error, plain = largest_errors(build(case, device), x, case.training)
     if not error <= max(1e-4, 3 * plain):
         print(f"{case.name:24}{error:9.1e}  differs from the plain path: no speed is reported")
         return None
