@@ -50,7 +50,9 @@ class Kernel:
 
 
 def _sources() -> str:
-    digest = hashlib.sha256()
+    from .vectors import REGISTER_BYTES, REGISTERS
+
+    digest = hashlib.sha256(f"{REGISTERS} registers of {REGISTER_BYTES}".encode())
     for name in _PARTS:
         digest.update(Path(__file__).with_name(f"{name}.py").read_bytes())
     return digest.hexdigest()
