@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,8 @@ from torch import Tensor, nn
 
 import eirehn
 from eirehn.ops.backend import backend_for
-from eirehn.ops.cpu import eager, memory
+from eirehn.ops.cpu import eager, kernels, memory
+from eirehn.ops.cpu.alone import alone
 
 FUSED = [name for name in HIGHWAY if name != "EIREHN-outer"]
 
@@ -51,7 +53,7 @@ def run(layer: Any, x: Tensor, hx: Tensor, **options: Any) -> list[Tensor]:
         return list(layer(x, hx, return_depth=True, return_cost=True, **options))
 
 
-# Sizes below, at and beyond what a register holds of float32 and float64, with AVX-512, AVX and NEON.
+# Sizes below, at and beyond what a register holds.
 @pytest.mark.parametrize("name", FUSED)
 @pytest.mark.parametrize("size", [(1, 1), (2, 3), (17, 8), (9, 20), (4, 4), (16, 16), (33, 37)], ids=str)
 def test_it_follows_the_equations(name: str, size: tuple[int, int], served: list[bool]) -> None:
@@ -84,6 +86,32 @@ def test_in_single_precision_and_backwards(name: str, served: list[bool]) -> Non
         assert (single - truth).abs().max() <= max(3 * bound, 1e-6)
 
 
+@pytest.mark.parametrize("Z", [1, 3, 30])
+@pytest.mark.parametrize("update", ["printed", "additive"])
+def test_hypernetworks_of_other_sizes(update: str, Z: int, served: list[bool]) -> None:
+    name = f"EIREHN-{update}"
+    layer = moderate(name, 3, 5, hyper_size=Z)
+    x, hx = draw(layer, 4, 1)
+    out, *_ = run(layer, x, hx)
+    assert np.abs(out.numpy() - oracle_run(name, layer, 0, x, hx[0]).out).max() <= 1e-12
+    assert served == [True]
+
+
+@pytest.mark.parametrize(("dtype", "alpha"), [(torch.float32, 87.5), (torch.float64, 1000.0)])
+def test_alpha_beyond_its_limit(dtype: torch.dtype, alpha: float, served: list[bool]) -> None:
+    layer = moderate("EIREHN-printed", 3, 5)
+    x, hx = (each.to(dtype) for each in draw(layer, 4, 1))
+    with torch.no_grad():
+        layer.to(dtype).cells[0].alpha_hat[:2] = alpha
+        layer.cells[0].b_a[:2] = -1000.0  # d = β at the first inner step, and far below 0 at the next
+        with eirehn.use_backend("reference"):
+            truth = layer(x, hx, return_depth=True, return_cost=True)
+    ours = run(layer, x, hx)
+    assert served == [True]
+    for one, other in zip(ours, truth, strict=True):
+        assert torch.allclose(one.double(), other.double(), rtol=0, atol=1e-5 if dtype == torch.float32 else 1e-12)
+
+
 def test_without_a_gradient_to_come_it_serves_where_gradients_are_on(served: list[bool]) -> None:
     layer = make("EIREHN-printed", 2, 5).requires_grad_(False)
     x, hx = draw(layer, 3, 1)
@@ -93,6 +121,12 @@ def test_without_a_gradient_to_come_it_serves_where_gradients_are_on(served: lis
         layer.requires_grad_(True)
         assert torch.allclose(layer(x, hx)[0], out, rtol=0, atol=1e-13)
     assert served == [True]  # not asked
+
+
+def test_kernels_are_kept_by_all_that_they_are_made_of() -> None:
+    folder = Path(kernels.__file__).parent
+    made = {path.stem for path in folder.glob("*.py") if "mypy: ignore-errors" in path.read_text()}
+    assert made | {"functions", "layout"} == set(kernels._PARTS)
 
 
 def test_what_it_is_not_for(served: list[bool]) -> None:
@@ -143,6 +177,7 @@ def test_changed_weights_are_seen_at_once(served: list[bool]) -> None:
     run(layer, x, hx)
     layer.cells[0].W_h.data.mul_(0.5)
     out, *_ = run(layer, x, hx)
+    assert served == [True] * 2
     assert np.abs(out.numpy() - oracle_run("EIREHN-printed", layer, 0, x, hx[0]).out).max() <= 1e-12
 
 
@@ -173,6 +208,69 @@ def test_nan_goes_where_it_goes_in_the_plain_path(name: str, served: list[bool])
     assert all(served)
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+@pytest.mark.parametrize("weight", ["W_h", "W_ah", "P", "W_zg", "b"])
+def test_what_is_no_number_in_the_last_place_of_a_weight(value: float, weight: str, served: list[bool]) -> None:
+    """What fills up a register has no part in it."""
+    layer = make("EIREHN-printed", 3, 20)
+    x, hx = draw(layer, 4, 1)
+    with torch.no_grad(), eirehn.use_backend("reference"):
+        getattr(layer.cells[0], weight).view(-1)[-1] = value
+        plain = layer(x, hx, return_depth=True, return_cost=True)
+    for ours, theirs in zip(run(layer, x, hx), plain, strict=True):
+        assert torch.allclose(ours.double(), theirs.double(), rtol=0, atol=1e-11, equal_nan=True)
+    assert served == [True]
+
+
+def asked(layer: Any, *tensors: Tensor | None, max_depth: int = 3) -> Any:
+    cell = layer.cells[0]
+    values = [getattr(cell, name) for name in cell.parameter_names]
+    kind = getattr(cell, "weight_update", "none")
+    return alone(kind, cell.parameter_names, (*tensors, None, *values), max_depth=max_depth, reverse=False)
+
+
+def test_what_has_no_memory_of_its_own_does_not_reach_it() -> None:
+    layer, rhn = make("EIREHN-printed", 2, 5), make("RHN", 2, 5)
+    (x, hx), cell = draw(layer, 3, 1), layer.cells[0]
+    assert asked(layer, x[:, 0], hx[0]) is not None
+    assert asked(layer, x[:, 0], torch.zeros(2, 5, dtype=x.dtype)) is None
+    assert asked(rhn, x[:, 0], hx[0], max_depth=4) is not None
+    assert asked(rhn, x[:, 0], hx[0], max_depth=5) is None  # it has four inner steps
+    rhn.cells[0].W_h, rhn.cells[0].b = (
+        nn.Parameter(each[:0].detach()) for each in (rhn.cells[0].W_h, rhn.cells[0].b)
+    )
+    assert asked(rhn, x[:, 0], hx[0]) is None
+    kept = cell.W_z.detach()
+    gone = kept.clone()
+    gone.untyped_storage().resize_(0)
+    for each in (kept.to("meta"), torch._neg_view(kept), kept.as_subclass(Named), gone):
+        del cell.W_z
+        cell.W_z = each
+        assert asked(layer, x[:, 0], hx[0]) is None
+
+
+class Named(Tensor):
+    pass
+
+
+def test_large_networks_without_plain_memory_take_the_plain_path(served: list[bool]) -> None:
+    layer = eirehn.EIREHN(2, 700, max_depth=2)
+    x, cell = torch.randn(3, 1, 2), layer.cells[0]
+    with torch.no_grad(), eirehn.use_backend("auto"):
+        expected = layer(x)[0]
+        assert served == [True]
+        kept = cell.W_ah.detach()
+        for each in (torch._neg_view(-kept), kept.T.contiguous().T):
+            del cell.W_ah
+            cell.W_ah = each
+            assert torch.allclose(layer(x)[0], expected, rtol=0, atol=1e-5)
+        torch.vmap(layer)(x[None])
+        layer.hidden_dropout = 0.5
+        layer(x)
+    layer(x)
+    assert served == [True]
+
+
 def test_large_networks_stream_by_it_and_are_trained_by_the_plain_path() -> None:
     cell, x = eirehn.EIREHN(2, 700).cells[0], torch.randn(3, 2)
     with eirehn.use_backend("auto"):
@@ -189,7 +287,7 @@ def test_nothing_is_read_beyond_a_parameter() -> None:
         import ctypes, mmap
         import torch
         import eirehn
-        from systems import draw, make
+        from test_ops_cpu_alone import asked, draw, make
 
         PAGE, libc, kept = mmap.PAGESIZE, ctypes.CDLL(None, use_errno=True), []
 
@@ -215,6 +313,7 @@ def test_nothing_is_read_beyond_a_parameter() -> None:
                         for at_end in (False, True):
                             for key, value in list(layer.cells[0].named_parameters()):
                                 setattr(layer.cells[0], key, fenced(value.detach(), at_end))
+                            assert asked(layer, x[:, 0], hx[0]) is not None
                             assert torch.equal(layer(x, hx)[0], expected)
         print("whole", flush=True)
         import os

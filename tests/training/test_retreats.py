@@ -112,16 +112,16 @@ def test_averages_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_which_are_lost() -> None:
-    retreats = Retreats(Optimisation(optimizer="sgd", retreat=1.5), 6, Tensor.exp)
+    retreats = Retreats(Optimisation(optimizer="sgd", retreat=1.5), 6)
     inf, nan = float("inf"), float("nan")
     fault = torch.tensor([3.0, 3.1, nan, inf, nan, 1.0])
     best = torch.tensor([2.0, 2.0, 2.0, 2.0, inf, 2.0])
     assert retreats.lost(fault, best).tolist() == [False, True, True, True, False, False]
-    assert not Retreats(Optimisation(), 3, Tensor.exp)
+    assert not Retreats(Optimisation(), 3)
 
 
 def test_lost_by_training_loss() -> None:
-    retreats = Retreats(Optimisation(optimizer="sgd", retreat=1.5), 3, lambda loss: loss)
+    retreats = Retreats(Optimisation(optimizer="sgd", retreat=1.5), 3)
     best = score = torch.ones(3)
     assert retreats.lost(score, best, torch.tensor([2.0, 2.0, 2.0])).tolist() == [False] * 3  # the first there is
     lost = retreats.lost(score, best, torch.tensor([2.9, 3.1, float("nan")]))
@@ -133,10 +133,10 @@ def test_lost_by_training_loss() -> None:
 
 def test_lost_by_what_is_made_of_the_training_loss() -> None:
     """A tenth more perplexity is far less than a tenth more loss."""
-    retreats = Retreats(Optimisation(optimizer="sgd", retreat=1.1), 2, Tensor.exp)
+    retreats = Retreats(Optimisation(optimizer="sgd", retreat=1.1), 2)
     best = score = torch.ones(2)
-    assert retreats.lost(score, best, torch.tensor([4.8, 4.8])).tolist() == [False] * 2
-    assert retreats.lost(score, best, 4.8 + torch.tensor([1.09, 1.11]).log()).tolist() == [False, True]
+    assert retreats.lost(score, best, torch.tensor([4.8, 4.8]), torch.exp).tolist() == [False] * 2
+    assert retreats.lost(score, best, 4.8 + torch.tensor([1.09, 1.11]).log(), torch.exp).tolist() == [False, True]
 
 
 @pytest.mark.parametrize("average", [0.0, 0.9999])

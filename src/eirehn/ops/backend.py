@@ -7,7 +7,7 @@ import os
 from types import TracebackType
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from ..cells import ACTCell, EIREHNCell, RecurrentCell
 from ..cells.base import traced, transformed
@@ -15,7 +15,8 @@ from ..cells.base import traced, transformed
 HAS_NUMBA, HAS_TRITON = (importlib.util.find_spec(name) is not None for name in ("numba", "triton"))
 BACKENDS = ("auto", "reference", "cpu", "triton")
 TRITON_MAX_HIDDEN = 2048
-CPU_MAX_HIDDEN = 640  # beyond, the products are large enough for the plain path's own kernels to be faster
+# Beyond, the products are large enough for the plain path's own kernels to be faster, but for one sample at a time.
+CPU_MAX_HIDDEN = 640
 
 
 def _known(name: object, source: str) -> str:
@@ -68,7 +69,7 @@ def backend_for(cell: RecurrentCell, x: Tensor, *, one_sample: bool = False) -> 
         return name
     if name == "auto":
         if not x.is_cuda:
-            large = cell.hidden_size > CPU_MAX_HIDDEN and not (one_sample and _is_inference(x))
+            large = cell.hidden_size > CPU_MAX_HIDDEN and not (one_sample and _streams(cell, x))
             return "reference" if large or obstacle("cpu", cell, x) else "cpu"
         return "reference" if obstacle("triton", cell, x) else "triton"
     reason = obstacle(name, cell, x)
@@ -77,9 +78,18 @@ def backend_for(cell: RecurrentCell, x: Tensor, *, one_sample: bool = False) -> 
     return name
 
 
-def _is_inference(x: Tensor) -> bool:
+def _streams(cell: RecurrentCell, x: Tensor) -> bool:
     """Whether the kernel for one sample serves, which takes networks of all sizes."""
-    return not (torch.is_grad_enabled() or traced(x) or transformed())
+    if torch.is_grad_enabled() or traced(x) or transformed():
+        return False
+    dtype = cell.weight().dtype
+    return all(is_bare(getattr(cell, name), dtype) for name in cell.parameter_names)
+
+
+def is_bare(tensor: Tensor, dtype: torch.dtype) -> bool:
+    """Whether its numbers lie in order at its address: a kernel may read them there."""
+    own = type(tensor) is nn.Parameter or type(tensor) is Tensor  # others may have no memory of their own
+    return own and tensor.dtype == dtype and tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg()
 
 
 def obstacle(name: str, cell: RecurrentCell, x: Tensor) -> str | None:

@@ -48,7 +48,7 @@ class Task(pl.LightningModule):
         self.sums = torch.zeros(2, self.ensemble.size, dtype=torch.float64)  # this epoch's losses and sequences
         self.left_out = torch.zeros(self.ensemble.size, dtype=torch.float64)  # its steps whose gradients overflowed
         self.averages = Averages(optimisation, list(self.ensemble.stacked))
-        self.retreats = Retreats(optimisation, self.ensemble.size, self.figure)
+        self.retreats = Retreats(optimisation, self.ensemble.size)
 
     def carry(self, state: Any) -> None:
         """What the next batch starts from: nothing, unless a task reads on."""
@@ -259,7 +259,7 @@ class Task(pl.LightningModule):
         self.best.consider(score, self.current_epoch, self.ensemble)
         # An average, or a temperature, may do well when what is trained has been lost for epochs.
         loss = self.latest["train_loss"] if self.averages or calibration else None
-        lost = self.retreats.lost(score, self.best.score, loss) if self.retreats else None
+        lost = self.retreats.lost(score, self.best.score, loss, self.figure) if self.retreats else None
         self.averages.consider(score, lost)
         if calibration:
             self.calibrate(torch.stack(calibration))

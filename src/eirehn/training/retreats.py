@@ -11,12 +11,15 @@ from torch import Tensor
 from .optimisation import Optimisation
 
 
-class Retreats:
-    """The share of the learning rate that each of M members is left with. Training losses are compared by a
-    `figure` of them, that of validation: where it is a perplexity, a tenth more of the loss would be far more."""
+def _itself(loss: Tensor) -> Tensor:
+    return loss
 
-    def __init__(self, optimisation: Optimisation, members: int, figure: Callable[[Tensor], Tensor]) -> None:
-        self.worse, self.figure = optimisation.retreat, figure
+
+class Retreats:
+    """The share of the learning rate that each of M members is left with."""
+
+    def __init__(self, optimisation: Optimisation, members: int) -> None:
+        self.worse = optimisation.retreat
         members = members if self.worse else 0
         self.share = torch.ones(members)  # (M,), halved each time
         self.least = torch.full((members,), torch.inf, dtype=torch.float64)  # (M,): training losses of an epoch
@@ -27,16 +30,19 @@ class Retreats:
     def place(self, device: torch.device) -> None:
         self.share, self.least = self.share.to(device), self.least.to(device)
 
-    def lost(self, score: Tensor, best: Tensor, loss: Tensor | None = None) -> Tensor:
+    def lost(
+        self, score: Tensor, best: Tensor, loss: Tensor | None = None, figure: Callable[[Tensor], Tensor] = _itself
+    ) -> Tensor:
         """Which members are to go back, (M,), by this epoch's score and that of the best one, lower being better.
         Where there is a training loss of it, (M,), by that, too: what is validated may be an average, or at a
         temperature of its own, and still be good when what is trained has been lost for epochs.
 
-        Those with no best epoch, whose score is infinite, have nothing to go back to.
+        Losses are compared by the `figure` of validation: where it is a perplexity, a tenth more of the loss would
+        be far more. Those with no best epoch, whose score is infinite, have nothing to go back to.
         """
         lost = ~(score <= self.worse * best)  # so that NaN is lost, too
         if loss is not None:
-            lost = lost | ~(self.figure(loss) <= self.worse * self.figure(self.least))
+            lost = lost | ~(figure(loss) <= self.worse * figure(self.least))
             self.least = self.least.fmin(loss)
         return lost & best.isfinite()
 

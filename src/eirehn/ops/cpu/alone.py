@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..backend import is_bare
 from . import memory
 from .kernels import kernels
 from .layout import KINDS, Shape, Single, shape_of, single_of
@@ -57,7 +58,7 @@ def _plan(
     s = shape_of(KINDS[kind], H, Z, max_depth, sets, "W_ah" in given, register_lanes(itemsize), X)
     last = "b_bar" if s.G > 2 * H else "P" if s.G else "beta_hat" if s.elastic else "b"
     fits = names == NAMES[: NAMES.index(last) + 1] and all(given[name] == expected[name] for name in names)
-    if not fits or state != (1, H) or min(H, X) < 1 or 1 < sets < max_depth:
+    if not fits or state != (1, H) or min(H, X) < 1 or sets < 1 or 1 < sets < max_depth:
         return None
     rows = s._replace(H=-(-H // s.lanes), Z=-(-Z // s.lanes))
     return Plan(s, rows, single_of(s))
@@ -72,14 +73,17 @@ def alone(
     assert x is not None
     assert h0 is not None
     dtype = x.dtype
-    if mask is not None or h0.dtype != dtype:
+    if mask is not None:
         return None
-    shapes, addresses = [], []
+    shapes, memories, addresses = [], [], []
     for each in values:
-        if each is None or each.dtype != dtype or not each.is_contiguous() or not each.is_cpu:
+        if each is None or not is_bare(each, dtype):
             return None
         shapes.append(each.shape)
+        memories.append(each.untyped_storage())  # to stay while the kernel reads it, whatever other threads do
         addresses.append(each.data_ptr())
+    if 0 in addresses:  # a tensor without numbers, or one whose memory was given back
+        return None
     plan = _plan(kind, names, x.size(1), h0.shape, tuple(shapes), max_depth, dtype.itemsize)
     if plan is None:
         return None

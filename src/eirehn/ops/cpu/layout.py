@@ -1,6 +1,7 @@
 """Where everything lies: the packed weights, the scratch memory of a worker, the sums of gradients.
 
-Nothing here needs numba. Offsets are counted in elements; a row is one number of each sample, `lanes` elements.
+Nothing here needs numba. Offsets are counted in elements; a row is one number of each sample, `lanes` elements, or
+for one sample (`Single`) so many of its units.
 """
 
 from __future__ import annotations
@@ -292,7 +293,6 @@ def forward_of(s: Shape) -> Forward:
     return Forward(**_place({name: n * s.lanes for name, n in rows.items()}))
 
 
-@lru_cache(maxsize=64)
 def single_of(s: Shape) -> Single:
     def rows(units: int) -> int:
         return -(-units // s.lanes)

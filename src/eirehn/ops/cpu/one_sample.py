@@ -105,7 +105,7 @@ def _product(tile, weights, w, left, rows, columns, x, y, more):
     lanes = lane_count(tile)
     for row in range(0, rows, lanes):
         found = _dots(weights, w + row * columns, columns, rows - row - 1, tile, left + row * lanes, x)
-        found = where(first_lanes(tile, rows - row), found, 0.0)
+        found = where(first_lanes(tile, rows - row), found, 0.0)  # what fills up a vector stays 0
         store(tile, y + row, load(tile, y + row) + found if more else found)
 
 
@@ -178,7 +178,8 @@ def one_sample(s, units, f, scratch, addresses, limit, inputs, h0, reverse, out,
         for i in range(H):
             a = np.float64(get(alpha_hat, i))
             put(tile, f.alpha + i, max(a, 0.0) + math.log1p(math.exp(-abs(a))))
-            alpha = min(get(tile, f.alpha + i), limit)
+            alpha = get(tile, f.alpha + i)
+            alpha = limit if alpha > limit else alpha
             put(tile, f.alpha + i, alpha)
             put(tile, f.e_alpha + i, math.exp(alpha))
             put(tile, f.beta + i, 1.0 / (1.0 + math.exp(-np.float64(get(beta_hat, i)))))

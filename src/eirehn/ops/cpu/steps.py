@@ -96,7 +96,7 @@ def project(s, w, packed, o, tile, source, row, count, x, u):
     if s.elastic:
         for i in range(s.H):
             at = u + (2 * s.H + i) * lanes
-            store(tile, at, load(tile, at) + of_unit(tile, packed, o + w.b_a, i))
+            store(tile, at, load(tile, at) + spread(tile, packed, o + w.b_a + i))
 
 
 @inner

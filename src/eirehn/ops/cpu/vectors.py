@@ -1,10 +1,10 @@
-"""SIMD registers as values in numba code: one holds one number of each sample of a tile.
+"""SIMD registers as values in numba code: one holds one number of each sample of a tile, or units of one sample.
 
 Plain loops leave the choice of vectors to LLVM, which does not keep a block of sums in registers. Here a
 `Vec` is a numba type lowered to an LLVM vector; `+ - * /`, comparisons and the functions below become single
 instructions, or two or four where the processor's registers are narrower. A `Tile` is scratch memory that knows how
-wide its rows are, so that the same functions are compiled for two widths. Memory is read and written through bare
-pointers, at an offset in elements, unchecked.
+wide its rows are, so that the same functions are compiled for several widths. Memory is read and written through
+bare pointers, at an offset in elements, unchecked.
 """
 
 # numba and llvmlite say little about their types, and a type checker cannot follow what `intrinsic` makes.
