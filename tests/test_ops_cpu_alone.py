@@ -92,8 +92,12 @@ def test_hypernetworks_of_other_sizes(update: str, Z: int, served: list[bool]) -
     name = f"EIREHN-{update}"
     layer = moderate(name, 3, 5, hyper_size=Z)
     x, hx = draw(layer, 4, 1)
-    out, *_ = run(layer, x, hx)
-    assert np.abs(out.numpy() - oracle_run(name, layer, 0, x, hx[0]).out).max() <= 1e-12
+    out, _, depth, cost = run(layer, x, hx)
+    truth = oracle_run(name, layer, 0, x, hx[0])
+    assert np.array_equal(depth[0].numpy(), truth.depth)
+    assert truth.depth.max() > 1
+    for ours, theirs in ((out, truth.out), (cost[0], truth.cost)):
+        assert np.abs(ours.numpy() - theirs).max() <= 1e-12
     assert served == [True]
 
 
@@ -210,9 +214,12 @@ def test_nan_goes_where_it_goes_in_the_plain_path(name: str, served: list[bool])
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 @pytest.mark.parametrize("weight", ["W_h", "W_ah", "P", "W_zg", "b"])
-def test_what_is_no_number_in_the_last_place_of_a_weight(value: float, weight: str, served: list[bool]) -> None:
+@pytest.mark.parametrize("update", ["printed", "scaling"])
+def test_what_is_no_number_in_the_last_place_of_a_weight(
+    value: float, weight: str, update: str, served: list[bool]
+) -> None:
     """What fills up a register has no part in it."""
-    layer = make("EIREHN-printed", 3, 20)
+    layer = make(f"EIREHN-{update}", 3, 21)
     x, hx = draw(layer, 4, 1)
     with torch.no_grad(), eirehn.use_backend("reference"):
         getattr(layer.cells[0], weight).view(-1)[-1] = value
@@ -260,15 +267,16 @@ def test_large_networks_without_plain_memory_take_the_plain_path(served: list[bo
         expected = layer(x)[0]
         assert served == [True]
         kept = cell.W_ah.detach()
-        for each in (torch._neg_view(-kept), kept.T.contiguous().T):
+        for each in (torch._neg_view(-kept), kept.T.contiguous().T, kept):
             del cell.W_ah
             cell.W_ah = each
             assert torch.allclose(layer(x)[0], expected, rtol=0, atol=1e-5)
+        assert served == [True] * 2
         torch.vmap(layer)(x[None])
         layer.hidden_dropout = 0.5
         layer(x)
     layer(x)
-    assert served == [True]
+    assert served == [True] * 2
 
 
 def test_large_networks_stream_by_it_and_are_trained_by_the_plain_path() -> None:
