@@ -286,6 +286,14 @@ def test_large_networks_stream_by_it_and_are_trained_by_the_plain_path() -> None
         with torch.no_grad():
             assert backend_for(cell, x, one_sample=True) == "cpu"
             assert backend_for(cell, x) == "reference"
+            named: list[str] = []
+
+            def of_each(x: Tensor) -> Tensor:
+                named.append(backend_for(cell, x, one_sample=True))
+                return x
+
+            torch.vmap(of_each)(x[None])
+            assert named == ["reference"]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the system for pages that cannot be read")
