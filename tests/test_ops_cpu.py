@@ -410,20 +410,33 @@ def test_a_stash_that_is_full_before_the_end(monkeypatch: pytest.MonkeyPatch) ->
         each.cache_clear()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("features", ["avx512f avx", "avx", ""])
-def test_products_with_other_registers(features: str) -> None:
+# And the bytes of a register with them.
+FEATURES = {"avx512f avx": 64, "avx": 32, "": 16}
+
+
+def as_another(features: str, script: str) -> str:
     """What another processor would be given, on this one."""
-    out = in_new_python(f"""
+    first = f"""
         import llvmlite.binding as llvm
         from numba import njit
         njit(lambda: 0)()  # numba asks, too, and is to be told the truth
         llvm.get_host_cpu_features = lambda: dict.fromkeys({features.split()}, True)
+    """
+    return in_new_python(textwrap.dedent(first) + textwrap.dedent(script))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("features", FEATURES)
+def test_products_with_other_registers(features: str) -> None:
+    out = as_another(
+        features,
+        """
         from vector_products import largest_error, registers
         print(*registers(), largest_error())
-    """)
+        """,
+    )
     size, _, wrong = out.split()
-    assert int(size) == {"avx512f avx": 64, "avx": 32, "": 16}[features]
+    assert int(size) == FEATURES[features]
     assert float(wrong) < 1e-5
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from quick import quick
 from systems import HIGHWAY, draw, make, oracle_run
-from test_ops_cpu import in_new_python
+from test_ops_cpu import FEATURES, as_another, in_new_python
 from torch import Tensor, nn
 
 import eirehn
@@ -339,18 +339,15 @@ def test_nothing_is_read_beyond_a_parameter() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("features", ["avx512f avx", "avx", ""])
+@pytest.mark.parametrize("features", FEATURES)
 def test_with_other_registers(features: str) -> None:
-    """What another processor would be given, on this one."""
-    out = in_new_python(f"""
-        import llvmlite.binding as llvm
-        from numba import njit
-        njit(lambda: 0)()  # numba asks, too, and is to be told the truth
-        llvm.get_host_cpu_features = lambda: dict.fromkeys({features.split()}, True)
+    out = as_another(
+        features,
+        """
         import torch
         from eirehn.ops.cpu.vectors import register_lanes
         from test_ops_cpu_alone import draw, moderate, oracle_run, run
-        wrong = {{torch.float32: 0.0, torch.float64: 0.0}}
+        wrong = {torch.float32: 0.0, torch.float64: 0.0}
         for dtype in wrong:
             for name in ("RHN", "SREHN", "EIREHN-printed", "EIREHN-scaling"):
                 for size in ((1, 1), (3, 5), (8, 16), (9, 20)):
@@ -360,8 +357,9 @@ def test_with_other_registers(features: str) -> None:
                     out = run(layer.to(dtype), x.to(dtype), hx.to(dtype))[0]
                     wrong[dtype] = max(wrong[dtype], (out - truth).abs().max().item())
         print(register_lanes(4), *wrong.values())
-    """)
+        """,
+    )
     lanes, single, double = out.split()
-    assert int(lanes) == {"avx512f avx": 16, "avx": 8, "": 4}[features]
+    assert 4 * int(lanes) == FEATURES[features]
     assert float(single) < 1e-5
     assert float(double) < 1e-12

@@ -19,6 +19,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from .layout import NONE
+from .packing import copy
 from .products import add_neighbours
 from .steps import copy_rows, fill, gate, mix, open_gate, update
 from .vectors import (
@@ -42,6 +43,9 @@ from .vectors import (
     vtanh,
     where,
 )
+
+# Where their addresses stand, in the order of `alone.NAMES`.
+W_H, W_X, B, W_AH, W_AX, B_A, ALPHA, BETA, W_ZH, W_ZG, W_Z, B_Z, S_0, G_0, Z_0, P, P_BAR, B_BAR = range(18)
 
 
 @intrinsic
@@ -110,46 +114,137 @@ def _product(tile, weights, w, left, rows, columns, x, y, more):
 
 
 @inner
-def _left_over(tile, weights, start, rows, columns, place):
+def _left_over(tile, weights, rows, columns, place):
     """What of each row stands behind the last whole register."""
     lanes = lane_count(tile)
     whole = columns // lanes * lanes
     if whole < columns:
         for row in range(rows):
-            for k in range(columns - whole):
-                put(tile, place + row * lanes + k, get(weights, start + row * columns + whole + k))
+            copy(weights, row * columns + whole, columns - whole, tile, place + row * lanes)
 
 
 @inner
-def _vector(tile, source, start, count, place):
-    for i in range(count):
-        put(tile, place + i, get(source, start + i))
+def _copied(tile, addresses, number, rows, count, place, width):
+    """Parameter `number`: `rows` rows of `count` numbers, each to the start of a vector of `width`."""
+    for row in range(rows):
+        copy(tile_at(tile, addresses[number]), row * count, count, tile, place + row * width)
 
 
 @inner
-def _change(s, f, tile, P, P_bar, b_bar, z, wg, width):
+def _change(s, f, tile, addresses, z, wg, width):
     """`w = P z` and `ḡ = sigm(P̄ z + b̄)`."""
     H, Z, lanes = s.H, s.Z, lane_count(tile)
     for half in range(2):
-        _product(tile, P, half * H * Z, f.P + half * H * lanes, H, Z, z, wg + half * width, False)
+        w, left, at = half * H * Z, half * H * lanes, wg + half * width
+        _product(tile, tile_at(tile, addresses[P]), w, f.P + left, H, Z, z, at, False)
+        if s.G > 2 * H:
+            at += 2 * width
+            _product(tile, tile_at(tile, addresses[P_BAR]), w, f.P_bar + left, H, Z, z, at, False)
     if s.G > 2 * H:
-        for half in range(2):
-            at = wg + (2 + half) * width
-            _product(tile, P_bar, half * H * Z, f.P_bar + half * H * lanes, H, Z, z, at, False)
         for i in range(0, 2 * width, lanes):
             at = wg + 2 * width + i
             store(tile, at, vsigmoid(load(tile, at) + load(tile, f.b_bar + i)))
 
 
 @inner
-def _hyper(s, f, tile, W_zh, W_zg, W_z, sg, z, target, width):
-    """`z` of the next inner step."""
+def _hyper(s, f, tile, addresses, z, width):
+    """`z` of the next inner step, from `[s; ĝ]` and z of the last."""
     H, Z, lanes = s.H, s.Z, lane_count(tile)
-    _product(tile, W_zh, 0, f.W_zh, Z, H, sg, f.tmp, False)
-    _product(tile, W_zg, 0, f.W_zg, Z, H, sg + width, f.tmp, True)
-    _product(tile, W_z, 0, f.W_z, Z, Z, z, f.tmp, True)
+    _product(tile, tile_at(tile, addresses[W_ZH]), 0, f.W_zh, Z, H, f.sg, f.tmp, False)
+    _product(tile, tile_at(tile, addresses[W_ZG]), 0, f.W_zg, Z, H, f.sg + width, f.tmp, True)
+    _product(tile, tile_at(tile, addresses[W_Z]), 0, f.W_z, Z, Z, f.z, f.tmp, True)
     for i in range(0, Z, lanes):
-        store(tile, target + i, vtanh(load(tile, f.tmp + i) + load(tile, f.b_z + i)))
+        store(tile, z + i, vtanh(load(tile, f.tmp + i) + load(tile, f.b_z + i)))
+
+
+@inner
+def _gates(s, f, tile, addresses, limit):
+    """`α = softplus(α̂)`, `e^α` and `β = sigm(β̂)`."""
+    alpha_hat, beta_hat = tile_at(tile, addresses[ALPHA]), tile_at(tile, addresses[BETA])
+    for i in range(s.H):
+        a = np.float64(get(alpha_hat, i))
+        put(tile, f.alpha + i, max(a, 0.0) + math.log1p(math.exp(-abs(a))))
+        alpha = get(tile, f.alpha + i)
+        alpha = limit if alpha > limit else alpha
+        put(tile, f.alpha + i, alpha)
+        put(tile, f.e_alpha + i, math.exp(alpha))
+        put(tile, f.beta + i, 1.0 / (1.0 + math.exp(-np.float64(get(beta_hat, i)))))
+
+
+@inner
+def _before(s, units, f, tile, addresses, limit):
+    """What is the same at all time steps."""
+    H, Z, X, lanes = s.H, s.Z, s.X, lane_count(tile)
+    width = units.H * lanes
+    _left_over(tile, tile_at(tile, addresses[W_H]), s.sets * 2 * H, H, f.W_h)
+    _left_over(tile, tile_at(tile, addresses[W_X]), 2 * H, X, f.W_x)
+    _copied(tile, addresses, B, 2 * s.sets, H, f.b, width)
+    if s.elastic:
+        _left_over(tile, tile_at(tile, addresses[W_AH]), H, H, f.W_ah)
+        _left_over(tile, tile_at(tile, addresses[W_AX]), H, X, f.W_ax)
+        _copied(tile, addresses, B_A, 1, H, f.b_a, width)
+        _gates(s, f, tile, addresses, limit)
+    else:
+        open_gate(units, tile, f.d, lanes)
+    if s.kind == NONE:
+        return
+    _left_over(tile, tile_at(tile, addresses[W_ZH]), Z, H, f.W_zh)
+    _left_over(tile, tile_at(tile, addresses[W_ZG]), Z, H, f.W_zg)
+    _left_over(tile, tile_at(tile, addresses[W_Z]), Z, Z, f.W_z)
+    _left_over(tile, tile_at(tile, addresses[P]), 2 * H, Z, f.P)
+    if s.G > 2 * H:
+        _left_over(tile, tile_at(tile, addresses[P_BAR]), 2 * H, Z, f.P_bar)
+        _copied(tile, addresses, B_BAR, 2, H, f.b_bar, width)
+    _copied(tile, addresses, B_Z, 1, Z, f.b_z, width)
+    _copied(tile, addresses, S_0, 1, H, f.sg, width)
+    _copied(tile, addresses, G_0, 1, H, f.sg + width, width)
+    _copied(tile, addresses, Z_0, 1, Z, f.z, width)
+    _hyper(s, f, tile, addresses, f.z1, width)
+    _change(s, f, tile, addresses, f.z1, f.wg1, width)
+
+
+@inner
+def _input(s, f, tile, addresses, width):
+    """What x and the state contribute to all inner steps: `W_x x` and `α_t`."""
+    H, X, lanes = s.H, s.X, lane_count(tile)
+    W_x = tile_at(tile, addresses[W_X])
+    for half in range(2):
+        _product(tile, W_x, half * H * X, f.W_x + half * H * lanes, H, X, f.x, f.u + half * width, False)
+    if s.elastic:
+        u_a = f.u + 2 * width
+        _product(tile, tile_at(tile, addresses[W_AX]), 0, f.W_ax, H, X, f.x, u_a, False)
+        _product(tile, tile_at(tile, addresses[W_AH]), 0, f.W_ah, H, H, f.h, f.alpha_t, False)
+        for i in range(0, width, lanes):
+            pre = load(tile, f.alpha_t + i) + (load(tile, u_a + i) + load(tile, f.b_a + i))
+            store(tile, f.alpha_t + i, vsigmoid(pre))
+
+
+@inner
+def _time_step(s, units, f, tile, addresses):
+    """All inner steps of one time step, on the state at `f.h`; how many they were."""
+    H, lanes = s.H, lane_count(tile)
+    width = units.H * lanes
+    _input(s, f, tile, addresses, width)
+    if s.kind != NONE:
+        copy_rows(tile, f.z1, f.z, units.Z)
+        fill(tile, f.c, 2 * width, 0.0)
+        fill(tile, f.a, 2 * width, 1.0)
+    fill(tile, f.cost, 2 * lanes, 0.0)
+    for r in range(1, s.R + 1):
+        if s.elastic and not gate(units, f, tile, 0, tile, f.alpha_t, f.d, f.d, f.fall, r, lanes, f.cost):
+            return r - 1
+        wg = f.wg1
+        if r > 1 and s.kind != NONE:
+            wg = f.wg
+            _hyper(s, f, tile, addresses, f.z, width)
+            _change(s, f, tile, addresses, f.z, wg, width)
+        own = r - 1 if s.sets > 1 else 0
+        for half in range(2):
+            row, at = (2 * own + half) * H, f.wh + half * width
+            _product(tile, tile_at(tile, addresses[W_H]), row * H, f.W_h + row * lanes, H, H, f.h, at, False)
+        mix(s.kind, units.H, tile, f.wh, wg, f.h, f.c, f.c, f.a, f.a, f.sg)
+        update(units.H, tile, f.b + 2 * own * width, tile, f.sg, f.u, r == 1, f.d, f.h, f.h)
+    return s.R
 
 
 def one_sample(s, units, f, scratch, addresses, limit, inputs, h0, reverse, out, depth, costs):
@@ -158,86 +253,13 @@ def one_sample(s, units, f, scratch, addresses, limit, inputs, h0, reverse, out,
     `units`: as `s`, with H and Z the rows of a vector of so many units. `addresses`: of the parameters, in the
     order of `alone.NAMES`. `scratch` lies as `f` says.
     """
-    H, Z, X = s.H, s.Z, s.X
-    tile = register_tile(scratch)
-    lanes = lane_count(tile)
-    width = units.H * lanes
+    tile, T = register_tile(scratch), depth.size
     fill(tile, 0, f.size, 0.0)
-    W_h, W_x, b = tile_at(tile, addresses[0]), tile_at(tile, addresses[1]), tile_at(tile, addresses[2])
-    W_ah = W_ax = W_zh = W_zg = W_z = P = P_bar = b_bar = b
-    _left_over(tile, W_h, 0, s.sets * 2 * H, H, f.W_h)
-    _left_over(tile, W_x, 0, 2 * H, X, f.W_x)
-    for half in range(2 * s.sets):
-        _vector(tile, b, half * H, H, f.b + half * width)
-    if s.elastic:
-        W_ah, W_ax = tile_at(tile, addresses[3]), tile_at(tile, addresses[4])
-        alpha_hat, beta_hat = tile_at(tile, addresses[6]), tile_at(tile, addresses[7])
-        _left_over(tile, W_ah, 0, H, H, f.W_ah)
-        _left_over(tile, W_ax, 0, H, X, f.W_ax)
-        _vector(tile, tile_at(tile, addresses[5]), 0, H, f.b_a)
-        for i in range(H):
-            a = np.float64(get(alpha_hat, i))
-            put(tile, f.alpha + i, max(a, 0.0) + math.log1p(math.exp(-abs(a))))
-            alpha = get(tile, f.alpha + i)
-            alpha = limit if alpha > limit else alpha
-            put(tile, f.alpha + i, alpha)
-            put(tile, f.e_alpha + i, math.exp(alpha))
-            put(tile, f.beta + i, 1.0 / (1.0 + math.exp(-np.float64(get(beta_hat, i)))))
-    if s.kind != NONE:
-        W_zh, W_zg, W_z = tile_at(tile, addresses[8]), tile_at(tile, addresses[9]), tile_at(tile, addresses[10])
-        P = tile_at(tile, addresses[15])
-        _left_over(tile, W_zh, 0, Z, H, f.W_zh)
-        _left_over(tile, W_zg, 0, Z, H, f.W_zg)
-        _left_over(tile, W_z, 0, Z, Z, f.W_z)
-        _left_over(tile, P, 0, 2 * H, Z, f.P)
-        _vector(tile, tile_at(tile, addresses[11]), 0, Z, f.b_z)
-        if s.G > 2 * H:
-            P_bar, b_bar = tile_at(tile, addresses[16]), tile_at(tile, addresses[17])
-            _left_over(tile, P_bar, 0, 2 * H, Z, f.P_bar)
-            for half in range(2):
-                _vector(tile, b_bar, half * H, H, f.b_bar + half * width)
-        _vector(tile, tile_at(tile, addresses[12]), 0, H, f.sg)
-        _vector(tile, tile_at(tile, addresses[13]), 0, H, f.sg + width)
-        _vector(tile, tile_at(tile, addresses[14]), 0, Z, f.z)
-        _hyper(s, f, tile, W_zh, W_zg, W_z, f.sg, f.z, f.z1, width)
-        _change(s, f, tile, P, P_bar, b_bar, f.z1, f.wg1, width)
-    if not s.elastic:
-        open_gate(units, tile, f.d, lanes)
-    _vector(tile, h0, 0, H, f.h)
-    T = depth.size
+    _before(s, units, f, tile, addresses, limit)
+    copy(h0, 0, s.H, tile, f.h)
     for step in range(T):
         t = T - 1 - step if reverse else step
-        _vector(tile, inputs, t * X, X, f.x)
-        for half in range(2):
-            _product(tile, W_x, half * H * X, f.W_x + half * H * lanes, H, X, f.x, f.u + half * width, False)
-        if s.elastic:
-            _product(tile, W_ax, 0, f.W_ax, H, X, f.x, f.u + 2 * width, False)
-            _product(tile, W_ah, 0, f.W_ah, H, H, f.h, f.alpha_t, False)
-            for i in range(0, width, lanes):
-                pre = load(tile, f.alpha_t + i) + (load(tile, f.u + 2 * width + i) + load(tile, f.b_a + i))
-                store(tile, f.alpha_t + i, vsigmoid(pre))
-        if s.kind != NONE:
-            copy_rows(tile, f.z1, f.z, units.Z)
-            fill(tile, f.c, 2 * width, 0.0)
-            fill(tile, f.a, 2 * width, 1.0)
-        fill(tile, f.cost, 2 * lanes, 0.0)
-        taken = 0
-        for r in range(1, s.R + 1):
-            if s.elastic and not gate(units, f, tile, 0, tile, f.alpha_t, f.d, f.d, f.fall, r, lanes, f.cost):
-                break
-            taken = r
-            wg = f.wg1
-            if r > 1 and s.kind != NONE:
-                wg = f.wg
-                _hyper(s, f, tile, W_zh, W_zg, W_z, f.sg, f.z, f.z, width)
-                _change(s, f, tile, P, P_bar, b_bar, f.z, wg, width)
-            own = r - 1 if s.sets > 1 else 0
-            for half in range(2):
-                row = (2 * own + half) * H
-                _product(tile, W_h, row * H, f.W_h + row * lanes, H, H, f.h, f.wh + half * width, False)
-            mix(s.kind, units.H, tile, f.wh, wg, f.h, f.c, f.c, f.a, f.a, f.sg)
-            update(units.H, tile, f.b + 2 * own * width, tile, f.sg, f.u, r == 1, f.d, f.h, f.h)
-        for i in range(H):
-            put(out, t * H + i, get(tile, f.h + i))
-        depth[t] = taken
-        put(costs, t, lane_sum(load(tile, f.cost)) / H if s.elastic else s.R)
+        copy(inputs, t * s.X, s.X, tile, f.x)
+        depth[t] = _time_step(s, units, f, tile, addresses)
+        copy(tile, f.h, s.H, out, t * s.H)
+        put(costs, t, lane_sum(load(tile, f.cost)) / s.H if s.elastic else s.R)

@@ -24,7 +24,7 @@ def _panel(source, start, row_step, column_step, rows, columns, target, place, w
 
 
 @inner
-def _copy(source, start, count, target, place):
+def copy(source, start, count, target, place):
     for i in range(count):
         put(target, place + i, get(source, start + i))
 
@@ -60,12 +60,12 @@ def pack(
             _panel(W_h, start, H, 1, H2, H, packed, o + w.W_h + r * panels, H, 0, 0)
             if backward:
                 _panel(W_h, start, 1, H, H, H2, packed, o + w.W_h_T + r * panels_T, H2, 0, 0)
-        _copy(b, e * s.sets * H2, s.sets * H2, packed, o + w.b)
+        copy(b, e * s.sets * H2, s.sets * H2, packed, o + w.b)
         if s.elastic:
             _panel(W_ah, e * H * H, H, 1, H, H, packed, o + w.W_ah, H, 0, 0)
             if backward:
                 _panel(W_ah, e * H * H, 1, H, H, H, packed, o + w.W_ah_T, H, 0, 0)
-            _copy(beta, e * H, H, packed, o + w.beta)
+            copy(beta, e * H, H, packed, o + w.beta)
             for i in range(H):
                 a = get(alpha, e * H + i)
                 a = limit if a > limit else a
@@ -77,11 +77,11 @@ def pack(
             if backward:
                 _panel(W_x, e * U * s.X, 1, s.X, s.X, U, packed, o + w.W_x_T, U, 0, 0)
             if s.elastic:
-                _copy(b_a, e * H, H, packed, o + w.b_a)
+                copy(b_a, e * H, H, packed, o + w.b_a)
         if G == 0:
             continue
-        _copy(b_z, e * Z, Z, packed, o + w.b_z)
-        _copy(z1, e * Z, Z, packed, o + w.z1)
+        copy(b_z, e * Z, Z, packed, o + w.b_z)
+        copy(z1, e * Z, Z, packed, o + w.z1)
         _panel(W_zs, e * Z * H2, H2, 1, Z, H2, packed, o + w.W_z, H2 + Z, 0, 0)
         _panel(W_z, e * Z * Z, Z, 1, Z, Z, packed, o + w.W_z, H2 + Z, 0, H2)
         _panel(P, e * H2 * Z, Z, 1, H2, Z, packed, o + w.P, Z, 0, 0)
@@ -90,7 +90,7 @@ def pack(
             _panel(W_z, e * Z * Z, 1, Z, Z, Z, packed, o + w.W_z_T, Z, H2, 0)
             _panel(P, e * H2 * Z, 1, Z, Z, H2, packed, o + w.P_T, G, 0, 0)
         if gated:
-            _copy(b_bar, e * H2, H2, packed, o + w.b_bar)
+            copy(b_bar, e * H2, H2, packed, o + w.b_bar)
             _panel(P_bar, e * H2 * Z, Z, 1, H2, Z, packed, o + w.P, Z, H2, 0)
             if backward:
                 _panel(P_bar, e * H2 * Z, 1, Z, Z, H2, packed, o + w.P_T, G, 0, H2)
@@ -150,10 +150,10 @@ def collect(
         block = (H2 + BLOCK - 1) // BLOCK * BLOCK * ((H + BLOCK - 1) // BLOCK * BLOCK)
         for r in range(s.sets):
             _blocks(total, g.W_h + r * block, H, 0, 0, H2, H, d_W_h, (e * s.sets + r) * H2 * H)
-        _copy(total, g.b, s.sets * H2, d_b, e * s.sets * H2)
+        copy(total, g.b, s.sets * H2, d_b, e * s.sets * H2)
         if s.elastic:
             _blocks(total, g.W_ah, H, 0, 0, H, H, d_W_ah, e * H * H)
-            _copy(total, g.beta, H, d_beta, e * H)
+            copy(total, g.beta, H, d_beta, e * H)
             for i in range(H):
                 cut = get(alpha, e * H + i) > limit
                 put(d_alpha, e * H + i, 0.0 if cut else get(total, g.alpha + i))
@@ -161,17 +161,17 @@ def collect(
             U = 3 * H if s.elastic else H2
             _blocks(total, g.W_x, s.X, 0, 0, U, s.X, d_W_x, e * U * s.X)
             if s.elastic:
-                _copy(total, g.b_a, H, d_b_a, e * H)
+                copy(total, g.b_a, H, d_b_a, e * H)
         if G == 0:
             continue
-        _copy(total, g.z1, Z, d_z1, e * Z)
-        _copy(total, g.b_z, Z, d_b_z, e * Z)
+        copy(total, g.z1, Z, d_z1, e * Z)
+        copy(total, g.b_z, Z, d_b_z, e * Z)
         _blocks(total, g.W_z, H2 + Z, 0, 0, Z, H2, d_W_zs, e * Z * H2)
         _blocks(total, g.W_z, H2 + Z, 0, H2, Z, Z, d_W_z, e * Z * Z)
         _blocks(total, g.P, Z, 0, 0, H2, Z, d_P, e * H2 * Z)
         if G > H2:
             _blocks(total, g.P, Z, H2, 0, H2, Z, d_P_bar, e * H2 * Z)
-            _copy(total, g.b_bar, H2, d_b_bar, e * H2)
+            copy(total, g.b_bar, H2, d_b_bar, e * H2)
         _through_first_step(s, g, e, z1, P, P_bar, total, d_z1, d_P, d_P_bar, d_b_bar)
 
 
