@@ -3,7 +3,6 @@ the step recorded, without one by kernels that are emulated, launch by launch.""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -62,15 +61,16 @@ def emulated(tmp_path_factory: pytest.TempPathFactory) -> Emulated | None:
 
 @pytest.fixture
 def _fresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Copies are looked at when they are about to be read: behind a step the kernels have just written them."""
-    copies = FusedUpdate.copies
+    """Copies are looked at when they are about to be read: behind a step the kernels have just written them. Not
+    while a step is recorded, in which nothing may be waited for."""
+    refresh = FusedUpdate.refresh
 
-    def looked_at(self: FusedUpdate) -> AbstractContextManager[None]:
+    def looked_at(self: FusedUpdate) -> None:
+        refresh(self)
         values = self.task.ensemble.values()
         assert all(torch.equal(low, values[name].bfloat16()) for name, low in self.lows.items())
-        return copies(self)
 
-    monkeypatch.setattr(FusedUpdate, "copies", looked_at)
+    monkeypatch.setattr(FusedUpdate, "refresh", looked_at)
 
 
 @pytest.fixture
