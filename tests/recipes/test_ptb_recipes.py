@@ -71,11 +71,11 @@ def test_the_recipe_is_that_of_the_reading_in_fewer_epochs() -> None:
         assert (o.optimizer, o.learning_rate, o.batch_size, o.epochs) == ("sgd", 0.2, 20, 300)
         assert (o.schedule, o.decay_from, o.clip) == ("decay", 20, 10.0)
         assert (o.penalty, o.weight_decay, o.sum_steps) == (1e-7, 0.0, True)
-        slower = (1.005, 0.99998, 1.1) if n.kind == "EIREHN" else (1.02, 0.0, 0.0)
-        assert (o.decay, o.average, o.retreat) == slower
+        slower = (1.005, 0.5, True, 0.99998, 1.1) if n.kind == "EIREHN" else (1.02, 1.0, False, 0.0, 0.0)
+        assert (o.decay, o.recurrent_rate, o.shift, o.average, o.retreat) == slower
         drops = (n.word_dropout, n.input_dropout, n.hidden_dropout, n.output_dropout)
         assert drops == (0.25, 0.75, 0.25, 0.75)
-        own = {"gate_bias": 0.0, "alpha": 0.25} if n.kind == "EIREHN" else {"gate_bias": -2.0}
+        own = {"gate_bias": -1.0, "alpha": 0.25} if n.kind == "EIREHN" else {"gate_bias": -2.0}
         assert n.start == {"weight_bound": 0.04, **own}
         assert n.tied
         assert n.num_layers == 1
