@@ -296,7 +296,9 @@ def test_a_recipe_named_in_a_file_is_not_ignored(
     assert "named once, by --recipe" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("hardware", [["accelerator", "gpu"], ["devices", "0"], ["devices", "lots"]])
+@pytest.mark.parametrize(
+    "hardware", [["accelerator", "gpu"], ["accelerator", "tpu"], ["devices", "0"], ["devices", "lots"]]
+)
 def test_hardware_that_is_not_there(
     hardware: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

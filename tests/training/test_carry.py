@@ -15,6 +15,7 @@ import torch
 from language import small_language_recipe, written
 from quick import quick
 from test_resume import StopAt
+from torch.utils._pytree import tree_leaves
 
 import eirehn
 from eirehn import cli
@@ -292,6 +293,96 @@ def test_an_adam_that_has_diverged(
     for value in last.values():
         assert bool(value[0].isfinite().all())
         assert bool(value[1].isfinite().all()) == (which == "best")
+
+
+def spoilt(run: Path, member: int) -> None:
+    """As if this member had diverged in the last step: its values are no numbers, nor is what they left behind."""
+    state = read_checkpoint(run / "last.ckpt")
+    task = state["task"]
+    left = tree_leaves((task["carried"], task["averages"]["values"], task["sums"].T, state["state_dict"]))
+    for value in left:
+        value[member] = torch.nan if value.is_floating_point() else 3
+    WholeFiles().save_checkpoint(state, run / "last.ckpt")
+
+
+@pytest.mark.parametrize("pointer", quick(4, of=[0, 4]))
+def test_the_best_epoch_is_a_way_out_for_one_that_has_diverged(
+    pointer: int, recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    network = replace(recipe.network, pointer=pointer)
+    recipe = replace(recipe, network=network, seeds=(0, 1))
+    stopped(recipe, tmp_path / "here", 9, monkeypatch)
+    spoilt(tmp_path / "here", 1)
+    carry.pack(tmp_path / "here", tmp_path / "carried", which="best")
+    carry.unpack(tmp_path / "carried", tmp_path / "there")
+    for part in tree_leaves(read_checkpoint(tmp_path / "there" / "last.ckpt")["task"]["carried"]):
+        assert bool((part == (0 if part.is_floating_point() else -1)).all())
+    fit.train(recipe, tmp_path / "there")
+    told = np.genfromtxt(tmp_path / "there" / "metrics.csv", delimiter=",", names=True)
+    assert np.isfinite(told["train_loss"]).all()
+    assert np.isfinite(told["perplexity"]).all()
+
+
+@pytest.mark.parametrize("average", [{"average": 0.5}, {"average_from": 0}])
+def test_one_that_got_lost_goes_back_once(
+    average: dict[str, Any], recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = replace(recipe.optimisation, retreat=1.5, **average)
+    recipe = replace(recipe, optimisation=options, seeds=(0, 1))
+    stopped(recipe, tmp_path / "here", 9, monkeypatch)
+    before = read_checkpoint(tmp_path / "here" / "last.ckpt")["task"]
+    spoilt(tmp_path / "here", 1)
+    assert carry.pack(tmp_path / "here", tmp_path / "carried").back == (1,)
+    carry.unpack(tmp_path / "carried", tmp_path / "there")
+    after = read_checkpoint(tmp_path / "there" / "last.ckpt")["task"]
+    assert after["retreats"]["share"].tolist() == [1.0, 0.5]
+    assert after["retreats"]["least"].tolist() == [before["retreats"]["least"][0], float("inf")]
+    assert after["averages"]["count"].tolist() == [before["averages"]["count"][0], 0]
+    assert torch.equal(after["sums"][:, 0], before["sums"][:, 0])
+    for ours, own in zip(tree_leaves(after["carried"]), tree_leaves(before["carried"]), strict=True):
+        assert torch.equal(ours[0], own[0])
+    fit.train(recipe, tmp_path / "there")
+    told = np.genfromtxt(tmp_path / "there" / "metrics.csv", delimiter=",", names=True)
+    assert told["share_of_rate"][-2:].tolist() == [1.0, 0.5]
+
+
+def test_who_has_no_best_epoch_keeps_none(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would else be said to be as good as its initial values are."""
+    recipe = replace(recipe, seeds=(0, 1))
+    stopped(recipe, tmp_path / "here", 9, monkeypatch)
+    spoilt(tmp_path / "here", 0)
+    state = read_checkpoint(tmp_path / "here" / "last.ckpt")
+    state["task"]["best"]["score"][0], state["task"]["best"]["epoch"][0] = torch.inf, -1
+    WholeFiles().save_checkpoint(state, tmp_path / "here" / "last.ckpt")
+    carry.pack(tmp_path / "here", tmp_path / "carried", which="best")
+    carry.unpack(tmp_path / "carried", tmp_path / "there")
+    best = read_checkpoint(tmp_path / "there" / "last.ckpt")["task"]["best"]
+    assert best["epoch"].tolist() == [-1, 0]
+    assert best["score"].isfinite().tolist() == [False, True]
+
+
+def test_an_ended_run_is_not_written_over(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where its state was deleted, to save room."""
+    stopped(recipe, tmp_path / "run", 9, monkeypatch)
+    carry.pack(tmp_path / "run", tmp_path / "carried")
+    fit.train(recipe, tmp_path / "run")
+    (tmp_path / "run" / "last.ckpt").unlink()
+    before = {path.name: path.read_bytes() for path in (tmp_path / "run").glob("*.*")}
+    with pytest.raises(RunError, match="holds a training already"):
+        carry.unpack(tmp_path / "carried", tmp_path / "run")
+    assert {path.name: path.read_bytes() for path in (tmp_path / "run").glob("*.*")} == before
+
+
+def test_the_history_comes_along(recipe: Recipe, tmp_path: Path) -> None:
+    """Of one that has ended, too, which takes no further step."""
+    fit.train(recipe, tmp_path / "here")
+    carry.pack(tmp_path / "here", tmp_path / "carried")
+    carry.unpack(tmp_path / "carried", tmp_path / "there")
+    told = (tmp_path / "here" / "metrics.csv").read_text()
+    assert (tmp_path / "there" / "metrics.csv").read_text() == told
+    (tmp_path / "there" / "metrics.csv").unlink()
+    fit.train(recipe, tmp_path / "there")
+    assert (tmp_path / "there" / "metrics.csv").read_text() == told
 
 
 def test_a_memory_that_does_not_fit_is_told(

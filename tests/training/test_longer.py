@@ -10,7 +10,7 @@ import pytest
 import torch
 from quick import quick
 from small import small, with_network
-from test_resume import StopAt, same
+from test_resume import KilledError, StopAt, same
 
 import eirehn.training.fit as fit
 from eirehn import cli
@@ -57,6 +57,19 @@ def test_the_same_bits(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     assert not (tmp_path / "run" / "result.json").exists()
     fit.train(longer, tmp_path / "run")
     fit.train(recipe(**before | after), tmp_path / "straight")
+    same(tmp_path / "run", tmp_path / "straight")
+
+
+def test_epochs_that_were_not_saved_are_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It had gone on after its last state, was killed, and ends with that state."""
+    stopped(recipe(epochs=9), tmp_path / "run", 12, monkeypatch)
+    made, stop = fit.make_trainer, StopAt(18, killed=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [stop, *calls]))
+        with pytest.raises(KilledError):
+            fit.train(recipe(epochs=9), tmp_path / "run", save_seconds=1e9)
+    fit.train(lengthen(tmp_path / "run", epochs=3), tmp_path / "run")
+    fit.train(recipe(epochs=3), tmp_path / "straight")
     same(tmp_path / "run", tmp_path / "straight")
 
 

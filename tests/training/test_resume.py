@@ -14,9 +14,11 @@ from quick import quick
 from small import small, with_network
 
 import eirehn.training.fit as fit
+from eirehn import cli
 from eirehn.files import RunError, read_json
 from eirehn.loading import read_values
 from eirehn.training.callbacks import Saving, Stopped
+from eirehn.training.checkpoints import generator_states, set_generator_states
 from eirehn.training.recipe import Recipe
 
 
@@ -146,6 +148,39 @@ class AskTwice(pl.Callback):
             for _ in range(2):
                 os.kill(os.getpid(), signal.SIGINT)
             self.ended = True
+
+
+class AskFirst(pl.Callback):
+    """Asks a training to stop while it is being set up, before it listens."""
+
+    def on_fit_start(self, *_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_asked_before_it_begins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, handler = fit.make_trainer, signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [AskFirst(), *calls]))
+    with fit.RunFolder(tmp_path / "run") as run:
+        run.open(small())
+    assert cli.main(["train", "--resume", str(tmp_path / "run")]) == 130
+    assert "stopped; the same command goes on" in capsys.readouterr().err
+    assert signal.getsignal(signal.SIGINT) is handler
+    monkeypatch.setattr(fit, "make_trainer", made)
+    assert cli.main(["train", "--resume", str(tmp_path / "run")]) == 0
+
+
+@pytest.mark.parametrize("there", [0, 1, 3])
+def test_another_number_of_gpus(there: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state saved with two of them."""
+    states = generator_states() | {"cuda": [torch.tensor([index], dtype=torch.uint8) for index in range(2)]}
+    found: dict[int, int] = {}
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: there > 0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: there)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda state, device: found.update({device: int(state)}))
+    set_generator_states(states)
+    assert found == {index: index for index in range(min(there, 2))}
 
 
 @pytest.mark.parametrize("meant", [True, False])

@@ -98,6 +98,13 @@ def test_schedules(schedule: str) -> None:
     assert rate(100) == pytest.approx(1.0 if schedule == "constant" else 0.0)
 
 
+def test_a_rate_beyond_all_numbers() -> None:
+    options: dict[str, Any] = {"schedule": "decay", "decay": 0.5, "decay_from": 0}
+    with pytest.raises(ValueError, match=r"decay 0.5 makes the rate grow beyond all numbers in 1000 epochs"):
+        Optimisation(epochs=1000, **options)
+    assert Optimisation(epochs=900, **options).rate(9000)(8999) == 2.0**900
+
+
 @pytest.mark.parametrize("schedule", ["constant", "cosine", "decay"])
 def test_cooling_down(schedule: str) -> None:
     options: dict[str, Any] = {"schedule": schedule, "epochs": 10, "decay_from": 2, "decay": 1.5}

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from small import Sums, small
+from test_longer import stopped
 from test_resume import StopAt, same, train_with_stops
 
 import eirehn
 import eirehn.training.fit as fit
+from eirehn import cli
 from eirehn.files import RunError
 from eirehn.loading import read_values
+from eirehn.training import packing
 from eirehn.training.callbacks import Stopped
-from eirehn.training.checkpoints import KIND, MARK
+from eirehn.training.checkpoints import KIND, MARK, read_checkpoint
 from eirehn.training.recipe import DATA, Recipe
 
 
@@ -34,6 +38,43 @@ def test_the_last_epoch_is_the_best(recipe: Recipe, average: float, tmp_path: Pa
     assert result["best_epoch"] == [4, 4]
     assert result["values"] == result["final_values"]
     assert result["best_validation"] is None
+
+
+@pytest.mark.parametrize(("which", "step"), [("last", 6), ("last", 8), ("best", 8)])
+def test_it_can_be_carried(
+    which: str,
+    step: int,
+    recipe: Recipe,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """With values as they are, to the bit: 4 steps an epoch, at whose end the best values are the last ones."""
+    monkeypatch.setattr(packing, "SHORT", 1 << 30)
+    recipe = replace(recipe, optimisation=replace(recipe.optimisation, optimizer="sgd"))
+    straight = fit.train(recipe, tmp_path / "straight")
+    stopped(recipe, tmp_path / "here", step, monkeypatch)
+    here, carried, there = (str(tmp_path / name) for name in ("here", "carried", "there"))
+    capsys.readouterr()
+    assert cli.main(["carry", "pack", here, carried, "--which", which]) == 0
+    assert cli.main(["carry", "unpack", carried, there]) == 0
+    told = capsys.readouterr().out
+    assert told.count("nothing is held out") == 2
+    assert "nan" not in told
+    ours, own = (read_checkpoint(Path(run) / "last.ckpt")["task"]["best"] for run in (there, here))
+    assert torch.equal(ours["score"], own["score"])
+    assert torch.equal(ours["epoch"], own["epoch"])
+    assert fit.train(recipe, there)["values"] == straight["values"]
+    same(tmp_path / "there", tmp_path / "straight")
+
+
+@pytest.mark.parametrize("option", [{"average_after": 1}, {"sum_steps": True}, {"shift": True}])
+def test_what_cannot_be_asked_for(option: dict[str, Any], recipe: Recipe, tmp_path: Path) -> None:
+    """It would change nothing."""
+    (name,) = option
+    with pytest.raises(ValueError, match=f"{name} (goes by validation|is for language models)"):
+        fit.train(replace(recipe, optimisation=replace(recipe.optimisation, **option)), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_it_goes_on_after_stops(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -144,10 +144,12 @@ def carry(given: list[str]) -> None:
     else:
         carried = unpack(asked.source, asked.target, device=asked.device, measure=asked.measure)
     below = f", {carried.bits[1]} a difference from it" if len(carried.bits) > 1 else ""
-    print(f"{carried.size / 2**20:.1f} MiB, {carried.bits[0]} bits a weight{below}; validation {carried.metric}:")
+    told = f"validation {carried.metric}:" if carried.held_out else "nothing is held out to validate it with"
+    print(f"{carried.size / 2**20:.1f} MiB, {carried.bits[0]} bits a weight{below}; {told}")
     for seed in carried.back:
         print(f"  seed {seed} had got lost, and goes on from its best epoch")
-    for before, after, best in zip(carried.before, carried.after, carried.best, strict=True):
+    figures = zip(carried.before, carried.after, carried.best, strict=True)
+    for before, after, best in figures if carried.held_out else ():
         known = f"; {best:.6g} at the best epoch" if best is not None and math.isfinite(best) else ""
         was, now = (math.nan if each is None else each for each in (before, after))
         print(f"  {was:.6g} before, {now:.6g} carried ({now - was:+.2g}){known}")

@@ -33,7 +33,7 @@ class History(pl.Callback):
         figures = {name: values.tolist() for name, values in task.latest.items()}
         self.epochs.append(figures)
         if trainer.is_global_zero:
-            write_text(self.path, self.csv())
+            self.write()
         for logger in trainer.loggers:
             flat = {
                 f"{name}/seed_{seed}": value
@@ -44,6 +44,10 @@ class History(pl.Callback):
 
     def _named(self, values: Sequence[float]) -> list[tuple[int, float]]:
         return list(zip(self.seeds, values, strict=True))
+
+    def write(self) -> None:
+        if self.epochs:
+            write_text(self.path, self.csv())
 
     def csv(self) -> str:
         names = list(self.epochs[0])

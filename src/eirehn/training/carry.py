@@ -25,11 +25,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map_only
 
 from ..checks import usable_device
 from ..files import RunError, read_json, replacing, write_json
 from ..loading import KEPT
 from . import moments
+from .callbacks import History
 from .checkpoints import WholeFiles, read_checkpoint
 from .columns import Windows
 from .fit import export, final_parts, make_task, precision
@@ -64,6 +66,8 @@ class Carried(NamedTuple):
     """Of a value, and of what a weight differs from its average, where there are averages."""
     back: tuple[int, ...] = ()
     """Seeds that had got lost, and go on from their best epoch."""
+    held_out: bool = True
+    """Whether there are data to validate with; without, there are no figures."""
 
 
 def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None) -> Carried:
@@ -88,10 +92,12 @@ def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None
     task = make_task(recipe)
     trained, averaged = _taken(state, task)
     score = state["task"]["best"]["score"]
-    best = (task.sign * score).tolist()
-    if which == "best" and not any(map(math.isfinite, best)):
+    held_out = bool(recipe.data.load().validation.x.numel())
+    best = (task.sign * score).tolist() if held_out else [math.nan] * len(score)
+    if which == "best" and not score.isfinite().any():
         raise RunError(f"{run} has no best epoch yet: none has ended, or all members have diverged")
-    values, back = averaged or trained, torch.full(score.shape, which == "best")
+    # Who has no best epoch has its initial values there, and goes on with its last ones.
+    values, back = averaged or trained, score.isfinite() & (which == "best")
     before = validation(task, recipe, values, device) if which == "last" else best
     if task.retreats and which == "last":  # the best epoch's values stay behind, and could not be gone back to
         task.retreats.load_state_dict(state["task"]["retreats"])
@@ -100,6 +106,7 @@ def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None
     if back.any():
         kept = state["task"]["best"]["values"]
         values, trained = (_with(own, kept, back) for own in (values, trained))
+        _forget(state["task"], back)
         before = validation(task, recipe, values, device)
     state["task"]["best"]["values"] = {}
     whole, carried, bits = _finest(state, values, trained if averaged else {})
@@ -113,6 +120,7 @@ def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None
         "before": before,
         "after": after,
         "best": best,
+        "held_out": held_out,
         "version": VERSION,
         "bits": bits,
         "parts": _write_parts(whole, out),
@@ -120,7 +128,24 @@ def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None
     write_json(out / "carry.json", about)  # last: without it there is nothing to unpack
     lost = back.tolist() if which == "last" else [False] * len(best)
     seeds = tuple(seed for seed, gone in zip(recipe.seeds, lost, strict=True) if gone)
-    return Carried(task.metric, len(whole), before, after, best, bits, seeds)
+    return Carried(task.metric, len(whole), before, after, best, bits, seeds, held_out)
+
+
+def _forget(task: dict[str, Any], back: Tensor) -> None:
+    """What the values of members that go back, (M,), have left in the state of a task since their best epoch."""
+
+    def emptied(part: Tensor) -> Tensor:
+        part[back] = 0 if part.is_floating_point() else -1  # the latter are words that a pointer has not seen
+        return part
+
+    task["carried"] = tree_map_only(Tensor, emptied, task["carried"])
+    task["sums"][:, back] = 0
+    task["averages"]["count"][back] = 0
+    if "left_out" in task:  # which older states do not tell
+        task["left_out"][back] = 0
+    least = task.get("retreats", {}).get("least", torch.empty(0))
+    if len(least):
+        task["retreats"]["least"] = least.masked_fill(back, torch.inf)
 
 
 def _with(own: Mapping[str, Tensor], others: Mapping[str, Tensor], which: Tensor) -> dict[str, Tensor]:
@@ -141,20 +166,23 @@ def unpack(carry: Path, run: Path, *, device: str | None = None, measure: bool =
         raise RunError(f"{carry} was packed by another version of eirehn; unpack it with that")
     whole = _read_parts(carry, about)
     recipe = _read_recipe(carry, about)
-    task = make_task(recipe)
+    task, folder = make_task(recipe), RunFolder(run)
     state, values, trained = _read_content(carry, whole, task.ensemble.values())
     after = validation(task, recipe, values, device) if measure else _numbers(about["after"])
     with _telling(carry):
-        _go_on_from(state, task, values, trained, after)
-    folder = RunFolder(run)
+        _go_on_from(state, task, values, trained, after if about.get("held_out", True) else None)
+        history = History(folder.metrics, recipe.seeds)
+        history.load_state_dict(_history(state))
     with folder:
         folder.open(recipe)
-        if folder.checkpoint.exists():
+        if folder.checkpoint.exists() or folder.result.exists() or folder.metrics.exists():
             raise RunError(f"{run} holds a training already; choose another folder")
         export(task, recipe, run)
         WholeFiles().save_checkpoint(state, folder.checkpoint)
+        history.write()
     figures = (_numbers(about["before"]), after, _numbers(about["best"]))
-    return Carried(about["metric"], len(whole), *figures, about.get("bits", [16]))
+    bits, held_out = about.get("bits", [16]), about.get("held_out", True)
+    return Carried(about["metric"], len(whole), *figures, bits, held_out=held_out)
 
 
 def _numbers(figures: Sequence[float | None]) -> list[float]:
@@ -167,16 +195,18 @@ def _go_on_from(
     task: Task,
     values: Mapping[str, Tensor],
     trained: Mapping[str, Tensor],
-    after: Sequence[float],
+    after: Sequence[float] | None,
 ) -> None:
-    """Puts the values into a state that was carried without them, and all of it into the task."""
+    """Puts the values into a state that was carried without them, with the figures that they have now, if there are
+    any, and all of it into the task."""
     state["state_dict"] = {key: (trained or values)[name] for key, name in _keys(task).items()}
     state["task"]["averages"]["values"] = [values[name] for name in task.ensemble.names] if trained else []
-    epochs = _ended_epochs(state)
-    if epochs:
+    epochs = len(_history(state)["epochs"])
+    if epochs and after is not None:
         score = task.sign * torch.tensor(after, dtype=torch.float64)
         score = score.nan_to_num(nan=torch.inf)  # anything will be better than what has diverged
-        state["task"]["best"] |= {"score": score, "epoch": torch.full(score.shape, epochs - 1)}
+        epoch = torch.full(score.shape, epochs - 1).masked_fill(~score.isfinite(), -1)
+        state["task"]["best"] |= {"score": score, "epoch": epoch}
     state["task"]["best"]["values"] = {name: value.clone() for name, value in values.items()}
     state["optimizer_states"] = [moments.whole(each, _optimised(task)) for each in state["optimizer_states"]]
     task.on_load_checkpoint(state)
@@ -213,10 +243,13 @@ def _finest(
 
 @torch.no_grad()
 def validation(task: Task, recipe: Recipe, values: Mapping[str, Tensor], device: str | None) -> list[float]:
-    """Each member's figure with these values, as validation during the training has it, to rounding."""
+    """Each member's figure with these values, as validation during the training has it, to rounding; NaN where
+    nothing is held out for it."""
     place = usable_device(device)
-    task.to(place, next(iter(values.values())).dtype)
     split = recipe.data.load().validation
+    if not split.x.numel():
+        return [math.nan] * len(recipe.seeds)
+    task.to(place, next(iter(values.values())).dtype)
     language = recipe.data.task == "language"
     parts = Windows(split, recipe.optimisation.batch_size) if language else final_parts(recipe, split)
     with precision(recipe, place):
@@ -238,8 +271,12 @@ def _taken(state: dict[str, Any], task: Task) -> tuple[dict[str, Tensor], dict[s
     return trained, averaged
 
 
-def _ended_epochs(state: Mapping[str, Any]) -> int:
-    return max(len(each["epochs"]) for each in state["callbacks"].values() if "epochs" in each)
+def _history(state: Mapping[str, Any]) -> dict[str, Any]:
+    """What `History` has kept of the epochs that have ended."""
+    for own in state["callbacks"].values():
+        if "epochs" in own:
+            return dict(own)
+    raise ValueError("it has no history")
 
 
 def _write_parts(whole: bytes, out: Path) -> list[dict[str, Any]]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import math
 import os
+import signal
+import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -73,10 +75,11 @@ def _train(recipe: Recipe, run: RunFolder, tell: Callable[[Event], None], save_s
     with quiet(), seeded(recipe.seeds[0]):
         trainer = make_trainer(recipe, run.path, [history, saving, Telling(recipe.name, tell)])
         checkpoint = run.checkpoint if run.checkpoint.exists() else None
-        trainer.fit(task, datamodule=Data(recipe, splits), ckpt_path=checkpoint)
-        # A run may have been killed between its last epoch and this line.
+        interruptible(trainer, task, Data(recipe, splits), checkpoint)
+        # A run may have been killed between its last epoch and this line, or come here after it.
         if trainer.is_global_zero:
             export(task, recipe, run.path)
+            history.write()
     task.to(trainer.strategy.root_device)  # Lightning has taken it from there
     with precision(recipe, trainer.strategy.root_device):
         result = summary(task, recipe, splits, saving.elapsed)
@@ -86,12 +89,27 @@ def _train(recipe: Recipe, run: RunFolder, tell: Callable[[Event], None], save_s
     return result
 
 
+def interruptible(trainer: pl.Trainer, task: Task, data: Data, checkpoint: Path | None = None) -> None:
+    """Lightning ends the process at Ctrl-C, deaf to a second one; whoever called may mean this call alone."""
+    main = threading.current_thread() is threading.main_thread()
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        trainer.fit(task, datamodule=data, ckpt_path=checkpoint)
+    except SystemExit:
+        if main:
+            signal.signal(signal.SIGINT, handler)
+        raise KeyboardInterrupt from None
+
+
 def check(recipe: Recipe) -> None:
     """That there is such a model, that its data are held out where it goes by them, and that a text is long enough
     for its batches."""
     make_model(recipe)
-    if recipe.optimisation.retreat and not len(recipe.data.load().validation.x):
-        raise ValueError("retreat goes by validation, and of these data none are held out for it")
+    own = recipe.optimisation
+    asked = {"retreat": own.retreat > 0, "average_after": own.average_after is not None}
+    by_validation = [name for name, wanted in asked.items() if wanted]
+    if by_validation and not len(recipe.data.load().validation.x):
+        raise ValueError(f"{by_validation[0]} goes by validation, and of these data none are held out for it")
     if isinstance(recipe.data, LanguageData):
         Columns(recipe.data.load().train, recipe.optimisation.batch_size, recipe.data.steps)
 
@@ -193,7 +211,7 @@ def make_trainer(recipe: Recipe, folder: Path | None, callbacks: Sequence[pl.Cal
     accelerator = usual if hardware.accelerator == "auto" else hardware.accelerator
     try:
         return _trainer(recipe, folder, callbacks, accelerator)
-    except (MisconfigurationException, TypeError, RuntimeError, ValueError) as error:
+    except (MisconfigurationException, ImportError, TypeError, RuntimeError, ValueError) as error:
         raise ValueError(f"hardware: {error}") from error
 
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import signal
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import pytorch_lightning as pl
 
 from ..data.splits import Splits
 from ..models import SequenceModel
 from .checkpoints import seeded
-from .fit import Data, make_task, make_trainer, quiet
+from .fit import Data, interruptible, make_task, make_trainer, quiet
 from .modules import Task
 from .progress import Event, Telling
 from .recipe import Recipe
@@ -75,22 +74,10 @@ def _train(recipe: Recipe, patience: int | None, tell: Callable[[Event], None] |
         callbacks.append(Telling(recipe.name, tell))
     with quiet(), seeded(recipe.seeds[0]):
         trainer = make_trainer(recipe, None, callbacks)
-        _fit(trainer, task, Data(recipe, recipe.data.load()))
+        interruptible(trainer, task, Data(recipe, recipe.data.load()))
     if diverged := [seed for seed, epoch in zip(recipe.seeds, task.best.epoch.tolist(), strict=True) if epoch < 0]:
         raise ValueError(f"the training diverged (seeds {diverged}): choose a smaller learning rate")
     if not all(value.isfinite().all() for value in task.best.values.values()):
         raise ValueError("the training diverged: choose a smaller learning rate")
     task.ensemble.load(task.best.values)
     return [task.ensemble.member(index).cpu().eval() for index in range(task.ensemble.size)]  # type: ignore[misc]
-
-
-def _fit(trainer: pl.Trainer, task: Task, data: Any) -> None:
-    """Lightning ends the process at Ctrl-C, deaf to a second one; a caller in a notebook means this call alone."""
-    main = threading.current_thread() is threading.main_thread()
-    handler = signal.getsignal(signal.SIGINT)
-    try:
-        trainer.fit(task, datamodule=data)
-    except SystemExit:
-        if main:
-            signal.signal(signal.SIGINT, handler)
-        raise KeyboardInterrupt from None

@@ -103,6 +103,8 @@ class Optimisation:
         finite("activation_penalty", self.activation_penalty, least=0.0)
         finite("temporal_penalty", self.temporal_penalty, least=0.0)
         finite("decay", self.decay, above=0.0)
+        if self.schedule == "decay" and max(0, self.epochs - self.decay_from) * -math.log10(self.decay) > 300:
+            raise ValueError(f"decay {self.decay} makes the rate grow beyond all numbers in {self.epochs} epochs")
         boolean("sum_steps", self.sum_steps)
         boolean("shift", self.shift)
         for name in ("decay_from", "average_from", "average_after"):

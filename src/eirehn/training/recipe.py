@@ -81,6 +81,8 @@ class Recipe:
             raise ValueError("optimisation.retreat is not for classification, whose accuracy goes up and down")
         if self.optimisation.smoothing and self.data.task != "classification":
             raise ValueError("optimisation.smoothing is for classification")
+        if self.optimisation.sum_steps and self.data.task != "language":
+            raise ValueError("optimisation.sum_steps is for language models")
         if self.optimisation.shift and self.data.task != "language":
             raise ValueError("optimisation.shift is for language models")
         if self.optimisation.calms and self.data.task != "language":
