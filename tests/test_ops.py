@@ -5,6 +5,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from collections import deque
 
 import pytest
 import torch
@@ -261,13 +262,68 @@ def test_use_backend_nests_and_refuses_unknown_names(monkeypatch):
             eirehn.use_backend("gpu")
         assert chosen_backend() == "reference"
     assert chosen_backend() == "cpu"
-    monkeypatch.setattr("eirehn.ops.backend._chosen", None)
+    monkeypatch.setattr("eirehn.ops.backend._asked", deque())
     assert chosen_backend() == "auto"
     monkeypatch.setenv("EIREHN_BACKEND", "reference")
     assert chosen_backend() == "reference"
     monkeypatch.setenv("EIREHN_BACKEND", "fast")
     with pytest.raises(ValueError, match=r"EIREHN_BACKEND must be one of .*, got 'fast'"):
         chosen_backend()
+
+
+def test_blocks_of_several_threads_end_in_any_order():
+    """The first to begin is the first to end."""
+    within, ended = threading.Event(), threading.Event()
+
+    def first():
+        with eirehn.use_backend("reference"):
+            within.wait(10)
+        ended.set()
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    with eirehn.use_backend("auto"):
+        within.set()
+        assert ended.wait(10)
+        assert chosen_backend() == "auto"
+    thread.join()
+    assert chosen_backend() == "cpu"
+
+
+def test_a_block_after_another_with_the_same():
+    asked = eirehn.use_backend("reference")
+    for _ in range(2):
+        with asked:
+            assert chosen_backend() == "reference"
+        assert chosen_backend() == "cpu"
+
+
+def test_what_is_set_for_the_process_stays(monkeypatch):
+    monkeypatch.setattr("eirehn.ops.backend._asked", deque(maxlen=4))
+    for name in ("reference", "auto") * 4:
+        eirehn.use_backend(name)
+    with eirehn.use_backend("cpu"):
+        assert chosen_backend() == "cpu"
+    assert chosen_backend() == "auto"
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_signs_that_torch_is_yet_to_turn(batch, grad):
+    def negated(*shape):
+        value = torch.complex(torch.zeros(shape), torch.randn(shape)).conj().imag
+        assert value.is_neg()
+        return value
+
+    layer = eirehn.EIREHN(2, 5)
+    x, h0 = negated(4, batch, 2), negated(1, batch, 5)
+    with torch.set_grad_enabled(grad):
+        out, _ = layer(x, h0)
+        assert torch.equal(out, layer(x.clone().resolve_neg(), h0.clone().resolve_neg())[0])
+    if grad:
+        d_out = negated(*out.shape)
+        ours = torch.autograd.grad(out, layer.cells[0].W_h, d_out, retain_graph=True)[0]
+        assert torch.equal(ours, torch.autograd.grad(out, layer.cells[0].W_h, d_out.resolve_neg())[0])
 
 
 def test_nan_stays_in_its_sample():

@@ -19,6 +19,8 @@ class RunError(Exception):
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file to write to that takes the place of `path` when all of it is on the disk, and not before."""
+    if path.exists() and not path.is_file():
+        raise RunError(f"cannot write {path}: it is a folder or a device, no file")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")

@@ -86,6 +86,24 @@ def test_long_csv(tmp_path: Path) -> None:
     assert (data.input_size, data.output_size, data.classes) == (2, 3, ("run", "sit", "walk"))
 
 
+@pytest.mark.parametrize(
+    ("names", "found"),
+    [
+        (("10", "9", "-1"), (-1, 9, 10)),
+        (("01", "1", "2"), ("01", "1", "2")),
+        (("1_0", "1_1", "2"), ("1_0", "1_1", "2")),
+        (("+1", "1", "2"), ("+1", "1", "2")),
+    ],
+)
+def test_classes_are_numbers_where_all_are_written_as_such(
+    names: tuple[str, ...], found: tuple[int | str, ...], tmp_path: Path
+) -> None:
+    x, y = sequences(), [names[row % 3] for row in range(24)]
+    data = replace(LONG, path=written(tmp_path, "my.csv", long_csv(x, y)))
+    assert data.classes == found
+    check(data, x, [int(each) for each in y] if isinstance(found[0], int) else y)
+
+
 def test_long_csv_in_any_order(tmp_path: Path) -> None:
     """Rows of sequences mixed: put in order by time, sequences in the order of their first row."""
     x, y = sequences(), classes()

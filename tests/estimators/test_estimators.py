@@ -33,6 +33,29 @@ def test_classes_of_sequences_of_any_length() -> None:
     assert (model.classes_[chances.argmax(1)] == model.predict(others)).all()
 
 
+def test_what_a_table_had_is_forgotten() -> None:
+    """By the next fit, of sequences of other lengths."""
+    x = np.stack(sequences(12, equal=True))
+    for again in (x[:, :4, :1], list(x[:, :4, :1])):
+        model = ElasticClassifier(**QUICK).fit(x[:, :, 0], signs(list(x)))
+        assert model.n_features_in_ == 6
+        model.fit(again, signs(list(x)))
+        assert not hasattr(model, "n_features_in_")
+        assert len(model.predict(x[:2, :3, 0])) == 2
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_tensors(dtype: torch.dtype) -> None:
+    x = torch.from_numpy(np.stack(sequences(12, equal=True))).to(dtype).requires_grad_()
+    y = signs(list(x.detach().double().numpy()))
+    ours = ElasticClassifier(**QUICK).fit(x, y).predict_proba(x)
+    plain = x.detach().float().numpy()
+    np.testing.assert_array_equal(ours, ElasticClassifier(**QUICK).fit(plain, y).predict_proba(plain))
+    series, settings = x[:, 0, 0], {**QUICK, "window": 3}
+    ours = ElasticForecaster(**settings).fit(series).predict(2)
+    np.testing.assert_array_equal(ours, ElasticForecaster(**settings).fit(plain[:, 0, 0]).predict(2))
+
+
 @pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("pooling", ["mean", "last"])
 @pytest.mark.parametrize("kind", ["EIREHN", "LSTM"])

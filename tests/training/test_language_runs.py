@@ -416,7 +416,7 @@ def test_texts_have_a_recipe_of_their_own(tmp_path: Path) -> None:
     assert (recipe.name, recipe.optimisation.optimizer, recipe.seeds) == ("lm", "adamw", (0,))
 
 
-@pytest.mark.parametrize("kind", ["RNN", "LSTM"])
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "ACT"])
 def test_texts_are_trained_by_other_networks_too(kind: str, tmp_path: Path) -> None:
     """Without what the usual recipe has for a highway network only."""
     data = written(tmp_path, train=500, test=100)

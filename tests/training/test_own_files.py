@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,7 @@ from test_resume import StopAt, same, train_with_stops
 import eirehn
 from eirehn.cli import main
 from eirehn.data.own import FileData
-from eirehn.files import read_json
+from eirehn.files import RunError, read_json, write_json
 from eirehn.recipes import classified, find
 from eirehn.recipes.analysis import Trained
 from eirehn.training import fit
@@ -147,6 +149,67 @@ def test_report(ragged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert by_class.depth == pytest.approx([means[y == 3].mean(), means[y == 7].mean()], rel=1e-9)
     shown = {(len(each.signals), len(each.depth)) for each in classified.windows(told)}
     assert shown <= {(length, length) for length in lengths.tolist()}
+
+
+def test_no_report_of_other_data(ragged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Their figures would stand side by side. Copies of a file are the same data."""
+    for name in ("copy", "other"):
+        shutil.copy(ragged, tmp_path / f"{name}.npz")
+    with np.load(ragged) as file:
+        np.savez(tmp_path / "other.npz", **{**file, "X": file["X"] + 1.0})
+    words = ["--recipe", "classify", "--optimisation.epochs", "1"]
+    runs = {name: str(tmp_path / f"run-{name}") for name in ("my", "copy", "other", "seed")}
+    for name, run in runs.items():
+        path = tmp_path / f"{'my' if name == 'seed' else name}.npz"
+        more = ["--data.seed", "3"] if name == "seed" else ["--data.class_weights", "balanced"]
+        assert main([*trained(Path(run), *words), "--data", str(path), *more]) == 0
+    page = str(tmp_path / "page.html")
+    assert main(["report", runs["my"], runs["copy"], "--out", page]) == 0
+    capsys.readouterr()
+    for name, field in (("other", "sha256"), ("seed", "seed")):
+        assert main(["report", runs["my"], runs["copy"], runs[name], "--out", page]) == 2
+        assert f"run-{name} has others than {runs['my']} (data.{field})" in capsys.readouterr().err
+
+
+def test_what_is_written_takes_the_place_of_nothing(
+    ragged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    words = ["--recipe", "classify", "--data", str(ragged), "--optimisation.epochs", "1"]
+    assert main(trained(run, *words)) == 0
+    (log,) = (run / "tensorboard").glob("events*")
+    (run / "last.ckpt").unlink()  # nor of what is not there
+    os.mkfifo(tmp_path / "pipe")
+    before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
+    capsys.readouterr()
+    for own in (run / "best.safetensors", run / ".." / "run" / "recipe.json", run / "last.ckpt", log):
+        for command in (["report", str(run), "--out"], ["evaluate", str(run), "--results"]):
+            assert main([*command, str(own)]) == 2
+            assert "is a part of the run" in capsys.readouterr().err
+    assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
+    for command in (["report", str(run), "--out"], ["evaluate", str(run), "--results"]):
+        assert main([*command, str(tmp_path / "pipe")]) == 2
+        assert "must be a file" in capsys.readouterr().err
+        for _ in range(2):  # beside what is the run's own there is room
+            assert main([*command, str(run / "found")]) == 0
+    assert (tmp_path / "pipe").is_fifo()
+    with pytest.raises(RunError, match="it is a folder or a device, no file"):
+        write_json(tmp_path / "pipe", {})
+
+
+@pytest.mark.parametrize("kind", ["RNN", "LSTM", "RHN", "SRHN", "SREHN", "ACT"])
+def test_classify_by_other_networks(
+    kind: str, ragged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A price is for those that choose their depth."""
+    words = ["--recipe", "classify", "--data", str(ragged), "--optimisation.epochs", "1", "--network.kind", kind]
+    depth = [] if kind not in ("RNN", "LSTM") else ["--network.max_depth", "1"]
+    assert main([*trained(tmp_path / "run", *words), *depth]) == 0
+    capsys.readouterr()
+    chooses = kind in ("SREHN", "ACT")
+    priced = [*trained(tmp_path / "priced", *words), *depth, "--optimisation.price", "0.1"]
+    assert main(priced) == (0 if chooses else 2)
+    assert ("price is for networks that choose their depth" in capsys.readouterr().err) != chooses
 
 
 def test_no_report_of_numbers(ragged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

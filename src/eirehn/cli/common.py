@@ -83,6 +83,15 @@ def check_can_be_written(flag: str, path: Path | None) -> None:
         raise UsageError(f"{flag} cannot be {path}: {folder} is not to be written to")
 
 
+def check_apart(flag: str, path: Path | None, *runs: Path) -> None:
+    """That what is written there takes the place of nothing that these runs consist of."""
+    from ..training.folder import RunFolder
+
+    for run in runs:
+        if path is not None and RunFolder(run).consists_of(path):
+            raise UsageError(f"{flag} must be a file of its own, and {path} is a part of the run")
+
+
 def console() -> Console:
     from rich.console import Console
 

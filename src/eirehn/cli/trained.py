@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import UsageError, as_command, check_can_be_written, console, make_parser, parse
+from .common import UsageError, as_command, check_apart, check_can_be_written, console, make_parser, parse
 
 if TYPE_CHECKING:
     from ..training.evaluation import Calibrated, Figures, Recalled
@@ -34,6 +34,7 @@ def evaluate(given: list[str]) -> None:
     parser.add_argument("--results", type=Path | None, help="write the figures to this file too")
     asked = parse(parser, given)
     check_can_be_written("--results", asked.results)
+    check_apart("--results", asked.results, *asked.runs)
     from ..checks import positive_int
     from ..files import write_json
     from ..training.evaluation import calibrate, check_of_text, evaluate_together, recall, text_of_all
@@ -119,6 +120,8 @@ def report(given: list[str]) -> None:
     parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
     parser.add_argument("--out", type=Path, default=Path("report.html"), help="the page to write")
     asked = parse(parser, given)
+    check_can_be_written("--out", asked.out)
+    check_apart("--out", asked.out, *asked.runs)
     from ..recipes.reproduce import report_on
 
     print(f"report: {report_on(asked.runs, asked.out, command=as_command(['report', *given]))}")

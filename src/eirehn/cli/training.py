@@ -165,10 +165,11 @@ def _of_network(defaults: dict[str, Any], kind: str | None) -> dict[str, Any]:
     """A recipe's fields without what only its highway network has, where one of another kind is asked for."""
     from ..models import SHALLOW
 
-    if kind not in SHALLOW:
+    if kind not in (*SHALLOW, "ACT"):
         return defaults
     start = {name: value for name, value in defaults["network.start"].items() if name == "weight_bound"}
-    return {**defaults, "network.start": start, "network.hidden_dropout": 0.0}
+    own = {**defaults, "network.start": start, "network.hidden_dropout": 0.0}
+    return {**own, "network.input_dropout": 0.0} if kind == "ACT" else own
 
 
 def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .common import UsageError, check_can_be_written, make_parser, parse
+from .common import UsageError, check_apart, check_can_be_written, make_parser, parse
 
 if TYPE_CHECKING:
     from ..scoring import Scored
@@ -70,7 +70,9 @@ def score(given: list[str]) -> None:
     parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
     asked = parse(parser, given)
     check_can_be_written("--out", asked.out)
-    _check_apart(asked.out, asked.text, asked.run)
+    check_apart("--out", asked.out, asked.run)
+    if asked.out is not None and asked.out.exists() and asked.text.exists() and asked.out.samefile(asked.text):
+        raise UsageError(f"--out must be a file of its own, and {asked.out} is the text")
     from ..generation import trained_language_model
     from ..scoring import score as scored
     from ..scoring import text_tokens
@@ -86,16 +88,6 @@ def score(given: list[str]) -> None:
     perplexity = 2 ** (bits / count) if bits < 1024 * count else math.inf
     print(f"{count:,} {kind}: perplexity {perplexity:.6g}, {bits / count:.4f} bits each, ", end="")
     print(f"depth {depth / count:.3f}; {unknown:,} not in the vocabulary, and read as <unk>")
-
-
-def _check_apart(out: Path | None, text: Path, run: Path) -> None:
-    """That what is written takes the place of nothing that is read."""
-    if out is None or not out.exists():
-        return
-    if text.exists() and out.samefile(text):
-        raise UsageError(f"--out must be a file of its own, and {out} is the text")
-    if run.resolve() in out.resolve().parents:
-        raise UsageError(f"--out must be a file of its own, and {out} is a part of the run")
 
 
 def _written(rows: Iterable[Scored], out: Path) -> Iterator[Scored]:

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections import deque
+from contextlib import suppress
 from types import TracebackType
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from ..cells import ACTCell, EIREHNCell, RecurrentCell
 from ..cells.base import traced, transformed
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 HAS_NUMBA, HAS_TRITON = (importlib.util.find_spec(name) is not None for name in ("numba", "triton"))
 BACKENDS = ("auto", "reference", "cpu", "triton")
@@ -25,7 +31,9 @@ def _known(name: object, source: str) -> str:
     return str(name)
 
 
-_chosen: str | None = None
+_asked: deque[use_backend] = deque(maxlen=1024)
+"""What was asked for; the last counts. Blocks of several threads may end in any order. Of what was set for the
+process, and is never taken back, the oldest are forgotten."""
 
 
 class use_backend:  # noqa: N801  # reads as a verb, and is used like torch.no_grad
@@ -40,25 +48,28 @@ class use_backend:  # noqa: N801  # reads as a verb, and is used like torch.no_g
     """
 
     def __init__(self, name: str) -> None:
-        global _chosen
-        self._before = _chosen
-        _chosen = _known(name, "backend")
+        self.name = _known(name, "backend")
+        self._counts = True
+        _asked.append(self)
 
     def __enter__(self) -> None:
-        return None
+        if not self._counts:  # a block after another with the same one
+            _asked.append(self)
+        self._counts = False
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        global _chosen
-        _chosen = self._before
+        with suppress(ValueError):  # it may have been forgotten
+            _asked.remove(self)
 
 
 def chosen_backend() -> str:
     """What was asked for: by `use_backend`, else by EIREHN_BACKEND, else "auto"."""
-    if _chosen is not None:
-        return _chosen
-    return _known(os.environ.get("EIREHN_BACKEND", "auto"), "EIREHN_BACKEND")
+    try:
+        return _asked[-1].name
+    except IndexError:
+        return _known(os.environ.get("EIREHN_BACKEND", "auto"), "EIREHN_BACKEND")
 
 
 def backend_for(cell: RecurrentCell, x: Tensor, *, one_sample: bool = False) -> str:
@@ -90,6 +101,11 @@ def is_bare(tensor: Tensor, dtype: torch.dtype) -> bool:
     """Whether its numbers lie in order at its address: a kernel may read them there."""
     own = type(tensor) is nn.Parameter or type(tensor) is Tensor  # others may have no memory of their own
     return own and tensor.dtype == dtype and tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg()
+
+
+def as_array(tensor: Tensor) -> npt.NDArray[Any]:
+    """Its numbers for NumPy, which does not know of signs that torch is yet to turn."""
+    return tensor.detach().resolve_neg().numpy()
 
 
 def obstacle(name: str, cell: RecurrentCell, x: Tensor) -> str | None:

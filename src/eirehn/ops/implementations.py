@@ -14,6 +14,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from .backend import as_array
+
 if TYPE_CHECKING:
     from .operator import Weights
 
@@ -147,7 +149,7 @@ def _triton_kernels(h0: Tensor) -> Any:
 def _array(tensor: Tensor | None, alone: bool) -> Any:
     if tensor is None:
         return None
-    array = tensor.detach().numpy()
+    array = as_array(tensor)
     return array[None] if alone else array
 
 

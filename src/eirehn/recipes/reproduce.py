@@ -89,6 +89,7 @@ def report_on(folders: Sequence[Path], path: Path, *, command: str) -> Path:
         runs.append(analysis.Trained(folder))
         rows.append(row(runs[-1].recipe, result))
     view = _view([run.recipe for run in runs])
+    _check_same(runs)
     results = {
         "experiment": "runs",
         "command": command,
@@ -99,6 +100,31 @@ def report_on(folders: Sequence[Path], path: Path, *, command: str) -> Path:
     }
     title = runs[0].recipe.name if len(runs) == 1 else f"{len(runs)} runs"
     return write_report(path, view.content(title, view.task, results, runs, notice=_notice(None, runs)))
+
+
+SAME = {
+    "text": ("level", "most", "encoding"),
+    "files": ("task", "target", "sequence", "group", "split", "test", "seed"),
+}
+"""Of your own data, by their kind: what says, beside the files, which cases the figures are of."""
+
+
+def _check_same(runs: Sequence[analysis.Trained]) -> None:
+    """That figures are of the same cases: they are set side by side."""
+    first, *others = (run.recipe.data for run in runs)
+    for run, data in zip(runs[1:], others, strict=True):
+        if data.kind not in SAME:
+            continue
+        differing = [name for name in SAME[data.kind] if getattr(data, name) != getattr(first, name)]
+        if _file(data) != _file(first) or differing:
+            raise ValueError(
+                f"a report is about runs on the same data, and {run.folder} has others than {runs[0].folder} "
+                f"(data.{differing[0] if differing else 'sha256'})"
+            )
+
+
+def _file(data: Any) -> str:
+    return str(data.sha256 or (data.path if data.kind == "files" else data.test))
 
 
 def _notice(said: str | None, runs: Sequence[analysis.Trained]) -> str | None:

@@ -23,7 +23,10 @@ def read_cases(estimator: BaseEstimator, X: Any, *, reset: bool) -> Cases:
     (time, channels) or (time,) of any lengths."""
     cases: Cases
     if isinstance(X, Tensor):
+        X = X.float() if X.dtype == torch.bfloat16 else X  # which NumPy does not know
         X = X.numpy(force=True)
+    for name in ("n_features_in_", "feature_names_in_") if reset else ():  # of a table that was fitted before
+        vars(estimator).pop(name, None)
     if _is_ragged(X):
         cases = [_sequence(each, index) for index, each in enumerate(X)]
         channels = {each.shape[1] for each in cases}

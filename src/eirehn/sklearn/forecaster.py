@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor
 
 from ..data.arrays import check_single, moments
 from ..models import Scaling
@@ -101,7 +102,7 @@ class ElasticForecaster(ElasticEstimator):
         season = 0 if self.season is None else whole("season", self.season)
         window = max(2 * season, WINDOW) if self.window is None else whole("window", self.window)
         values = _series(series)
-        self.flat_ = np.ndim(series) == 1
+        self.flat_ = (series.ndim if isinstance(series, Tensor) else np.ndim(series)) == 1
         self.n_channels_in_ = values.shape[1]
         changes = _differences(values, season)
         count = len(changes) - window - ahead + 1
@@ -196,6 +197,7 @@ class ElasticForecaster(ElasticEstimator):
 
 def _series(series: Any) -> Floats:
     try:
+        series = series.double().numpy(force=True) if isinstance(series, Tensor) else series
         values = np.array(series, np.float64)
     except (TypeError, ValueError) as error:
         raise ValueError(f"series must be numbers, (time,) or (time, channels): {error}") from None

@@ -29,7 +29,7 @@ from .callbacks import History, Saving
 from .checkpoints import WholeFiles, seeded
 from .columns import Columns, Windows
 from .ensemble import Model
-from .folder import RunFolder
+from .folder import LOGS, RunFolder
 from .modules import Task
 from .progress import Event, Telling
 from .provenance import provenance
@@ -239,7 +239,7 @@ def _trainer(recipe: Recipe, folder: Path | None, callbacks: Sequence[pl.Callbac
 def _loggers(folder: Path) -> list[Logger]:
     from pytorch_lightning.loggers import TensorBoardLogger
 
-    return [TensorBoardLogger(folder, name="tensorboard", version="", default_hp_metric=False)]
+    return [TensorBoardLogger(folder, name=LOGS, version="", default_hp_metric=False)]
 
 
 def export(task: Task, recipe: Recipe, folder: Path) -> None:

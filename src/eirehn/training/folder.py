@@ -21,6 +21,7 @@ OWN = (
     "best.safetensors",
     "last.safetensors",
 )
+LOCK, LOGS = ".lock", "tensorboard"
 RESULT = {"recipe", "metric", "values", "final_values", "best_epoch", "depth", "parameters", "seconds"}
 PATIENCE = 10.0  # seconds to wait for a process that is just saving and about to end
 
@@ -53,6 +54,11 @@ class RunFolder:
     def result(self) -> Path:
         return self.path / "result.json"
 
+    def consists_of(self, path: Path) -> bool:
+        """Whether a file there, if there is any, is one of its own: not all that lies in its folder is."""
+        own, asked = self.path.resolve(), path.resolve()
+        return asked in [own / name for name in (*OWN, LOCK)] or own / LOGS in asked.parents
+
     def recipe(self) -> Recipe:
         path = self.path / "recipe.json"
         if not path.exists():
@@ -75,7 +81,7 @@ class RunFolder:
                     f"{self.path} holds a run of another recipe (it differs in {', '.join(differing)}); "
                     "choose another folder, or go on with the recipe of that run"
                 )
-        elif self.path.exists() and any(each.name != ".lock" for each in self.path.iterdir()):
+        elif self.path.exists() and any(each.name != LOCK for each in self.path.iterdir()):
             raise RunError(f"{self.path} is not empty and holds no run; choose another folder")
         else:
             write_json(self.path / "recipe.json", recipe.to_dict())
@@ -99,7 +105,7 @@ class RunFolder:
             if self.path.exists() and not self.path.is_dir():
                 raise RunError(f"{self.path} is a file, not a run folder")
             self.path.mkdir(parents=True, exist_ok=True)
-            self._lock = open(self.path / ".lock", "ab")
+            self._lock = open(self.path / LOCK, "ab")
         except OSError as error:
             raise RunError(f"cannot write to {self.path}: {error.strerror}") from error
         until = time.monotonic() + PATIENCE

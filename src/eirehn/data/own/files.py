@@ -212,16 +212,21 @@ def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], npt.NDArr
     """The names of the classes in order, as numbers where all are, and which each sequence is of."""
     texts, codes = np.unique(cases.target, return_inverse=True)
     names: list[int | str] = texts.tolist()
-    try:
-        whole = [int(name) for name in names]
-    except ValueError:
-        order = np.arange(len(names))
-    else:
-        order = np.argsort(whole)
-        names = [whole[at] for at in order]
-    if len(set(names)) < 2:
+    order = np.arange(len(names))
+    if all(map(_is_number, texts)):
+        order = np.argsort([int(text) for text in texts])
+        names = [int(texts[at]) for at in order]
+    if len(names) < 2:
         raise RunError(f"{path} has one class only, {names[0]!r}: there is nothing to tell apart")
     return tuple(names), np.argsort(order)[codes.reshape(-1)]
+
+
+def _is_number(text: str) -> bool:
+    """As it would be written: 007 and 1_0 are names, and not those of 7 and 10."""
+    try:
+        return str(int(text)) == text
+    except ValueError:
+        return False
 
 
 def _check_known(

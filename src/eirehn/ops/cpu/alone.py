@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..backend import is_bare
+from ..backend import as_array, is_bare
 from . import memory
 from .kernels import kernels
 from .layout import KINDS, Shape, Single, shape_of, single_of
@@ -87,7 +87,7 @@ def alone(
     plan = _plan(kind, names, x.size(1), h0.shape, tuple(shapes), max_depth, dtype.itemsize)
     if plan is None:
         return None
-    inputs, state = x.detach().numpy(), h0.detach().numpy()
+    inputs, state = as_array(x), as_array(h0)
     out = memory.empty((len(inputs), plan.shape.H), inputs.dtype)
     depth, cost = memory.empty(len(inputs), np.int64), memory.empty(len(inputs), inputs.dtype)
     raw, scratch = memory.take(plan.places.size, inputs.dtype)

@@ -23,6 +23,7 @@ from torch._C._functorch import _add_batch_dim, _unwrap_batched, is_legacy_batch
 from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 
 from ...cells import EIREHNCell, RecurrentCell
+from ..backend import as_array
 from . import memory
 from .alone import alone
 from .kernels import kernels
@@ -136,8 +137,8 @@ class Call:
     def _arrays(self, tensors: Iterable[Tensor | None]) -> list[Any]:
         """With an axis for the members, whether there are any or not."""
         if self.members is not None:
-            return [None if each is None else each.detach().numpy() for each in tensors]
-        return [None if each is None else each.detach().numpy()[None] for each in tensors]
+            return [None if each is None else as_array(each) for each in tensors]
+        return [None if each is None else as_array(each)[None] for each in tensors]
 
     def _tensors(self, arrays: Iterable[Array | None]) -> list[Any]:
         if self.members is not None:
