@@ -263,6 +263,7 @@ def test_use_backend_nests_and_refuses_unknown_names(monkeypatch):
         assert chosen_backend() == "reference"
     assert chosen_backend() == "cpu"
     monkeypatch.setattr("eirehn.ops.backend._asked", deque())
+    monkeypatch.setattr("eirehn.ops.backend._chosen", None)
     assert chosen_backend() == "auto"
     monkeypatch.setenv("EIREHN_BACKEND", "reference")
     assert chosen_backend() == "reference"
@@ -290,6 +291,32 @@ def test_blocks_of_several_threads_end_in_any_order():
     assert chosen_backend() == "cpu"
 
 
+def test_compiled_code_depends_on_the_choice_alone(monkeypatch):
+    """Not on how often there was one: dynamo gives up after some that it takes for different."""
+    monkeypatch.setattr("eirehn.ops.backend._asked", deque(maxlen=1024))
+    monkeypatch.setattr("eirehn.ops.backend._chosen", None)
+    compiled = []
+
+    def count(module, _):
+        compiled.append(module)
+        return module.forward
+
+    def read(x):
+        with eirehn.use_backend("reference"):
+            y = layer(x)[0]
+        return layer(x)[0] + y
+
+    layer, x = eirehn.EIREHN(2, 3), torch.randn(4, 2, 2)
+    torch.compiler.reset()
+    fast = torch.compile(read, backend=count, fullgraph=True)
+    expected = read(x)
+    for index in range(12):
+        eirehn.use_backend(("reference", "cpu")[index % 2])
+        torch.testing.assert_close(fast(x), expected)
+        assert chosen_backend() == ("reference", "cpu")[index % 2]
+    assert len(compiled) <= 2
+
+
 def test_a_block_after_another_with_the_same():
     asked = eirehn.use_backend("reference")
     for _ in range(2):
@@ -300,6 +327,7 @@ def test_a_block_after_another_with_the_same():
 
 def test_what_is_set_for_the_process_stays(monkeypatch):
     monkeypatch.setattr("eirehn.ops.backend._asked", deque(maxlen=4))
+    monkeypatch.setattr("eirehn.ops.backend._chosen", None)
     for name in ("reference", "auto") * 4:
         eirehn.use_backend(name)
     with eirehn.use_backend("cpu"):

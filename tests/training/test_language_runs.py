@@ -416,6 +416,19 @@ def test_texts_have_a_recipe_of_their_own(tmp_path: Path) -> None:
     assert (recipe.name, recipe.optimisation.optimizer, recipe.seeds) == ("lm", "adamw", (0,))
 
 
+def test_no_report_of_words_beside_characters(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = written(tmp_path, train=500, test=100)
+    command = ["train", "--text", data.train, data.validation, data.test, "--network.kind=LSTM", "--data.steps=5"]
+    command += ["--network.hidden_size=4", "--optimisation.epochs=1", "--hardware.accelerator=cpu"]
+    for level in ("word", "char"):
+        assert cli.main([*command, "--level", level, "--out", str(tmp_path / level)]) == 0
+    capsys.readouterr()
+    runs = [str(tmp_path / level) for level in ("word", "char")]
+    assert cli.main(["report", *runs, "--out", str(tmp_path / "page.html")]) == 2
+    assert capsys.readouterr().err.strip().endswith(f"{runs[1]} has others than {runs[0]}: level")
+    assert not (tmp_path / "page.html").exists()
+
+
 @pytest.mark.parametrize("kind", ["RNN", "LSTM", "ACT"])
 def test_texts_are_trained_by_other_networks_too(kind: str, tmp_path: Path) -> None:
     """Without what the usual recipe has for a highway network only."""

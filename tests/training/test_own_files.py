@@ -166,9 +166,24 @@ def test_no_report_of_other_data(ragged: Path, tmp_path: Path, capsys: pytest.Ca
     page = str(tmp_path / "page.html")
     assert main(["report", runs["my"], runs["copy"], "--out", page]) == 0
     capsys.readouterr()
-    for name, field in (("other", "sha256"), ("seed", "seed")):
+    for name, what in (("other", "file"), ("seed", "sequences to test on")):
         assert main(["report", runs["my"], runs["copy"], runs[name], "--out", page]) == 2
-        assert f"run-{name} has others than {runs['my']} (data.{field})" in capsys.readouterr().err
+        assert capsys.readouterr().err.strip().endswith(f"run-{name} has others than {runs['my']}: {what}")
+
+
+def test_a_report_of_the_same_cases(ragged: Path, tmp_path: Path) -> None:
+    """However they are named: a file that says itself what to test on, with or without its checksum."""
+    with np.load(ragged) as file:
+        parts = {f"{name}_{part}": file[name][at::2] for name in file for at, part in enumerate(("train", "test"))}
+    np.savez(tmp_path / "parts.npz", **parts)
+    words = ["--recipe", "classify", "--optimisation.epochs", "1", "--data", str(tmp_path / "parts.npz")]
+    assert main(trained(tmp_path / "one", *words)) == 0
+    assert main([*trained(tmp_path / "two", *words), "--data.seed", "3"]) == 0
+    recipe = RunFolder(tmp_path / "one").recipe()
+    assert isinstance(recipe.data, FileData)
+    fit.train(replace(recipe, data=replace(recipe.data, sha256=None)), tmp_path / "three")
+    runs = [str(tmp_path / name) for name in ("one", "two", "three")]
+    assert main(["report", *runs, "--out", str(tmp_path / "page.html")]) == 0
 
 
 def test_what_is_written_takes_the_place_of_nothing(
@@ -179,10 +194,13 @@ def test_what_is_written_takes_the_place_of_nothing(
     assert main(trained(run, *words)) == 0
     (log,) = (run / "tensorboard").glob("events*")
     (run / "last.ckpt").unlink()  # nor of what is not there
+    (run / "last.safetensors").rename(tmp_path / "store")
+    (run / "last.safetensors").symlink_to(tmp_path / "store")
     os.mkfifo(tmp_path / "pipe")
     before = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
     capsys.readouterr()
-    for own in (run / "best.safetensors", run / ".." / "run" / "recipe.json", run / "last.ckpt", log):
+    parts = [run / name for name in ("best.safetensors", "../run/recipe.json", "last.ckpt", "last.safetensors")]
+    for own in (*parts, log, tmp_path / "store"):
         for command in (["report", str(run), "--out"], ["evaluate", str(run), "--results"]):
             assert main([*command, str(own)]) == 2
             assert "is a part of the run" in capsys.readouterr().err
@@ -210,6 +228,11 @@ def test_classify_by_other_networks(
     priced = [*trained(tmp_path / "priced", *words), *depth, "--optimisation.price", "0.1"]
     assert main(priced) == (0 if chooses else 2)
     assert ("price is for networks that choose their depth" in capsys.readouterr().err) != chooses
+    recipe = RunFolder(tmp_path / "run").recipe()  # one that was trained before it was refused is still a run
+    priced = replace(recipe, optimisation=replace(recipe.optimisation, price=0.1))
+    write_json(tmp_path / "run" / "recipe.json", priced.to_dict())
+    assert main(["evaluate", str(tmp_path / "run")]) == 0
+    assert main(["train", "--resume", str(tmp_path / "run")]) == 0
 
 
 def test_no_report_of_numbers(ragged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -34,6 +34,22 @@ def _known(name: object, source: str) -> str:
 _asked: deque[use_backend] = deque(maxlen=1024)
 """What was asked for; the last counts. Blocks of several threads may end in any order. Of what was set for the
 process, and is never taken back, the oldest are forgotten."""
+_chosen: str | None = None
+"""The last one's name. Compiled code depends on this alone, not on how much was asked for before."""
+
+
+def _settle() -> None:
+    """Without a lock, which a fork could keep: who writes last looks last."""
+    global _chosen
+    while _chosen != (last := _last()):
+        _chosen = last
+
+
+def _last() -> str | None:
+    try:
+        return _asked[-1].name
+    except IndexError:
+        return None
 
 
 class use_backend:  # noqa: N801  # reads as a verb, and is used like torch.no_grad
@@ -48,28 +64,40 @@ class use_backend:  # noqa: N801  # reads as a verb, and is used like torch.no_g
     """
 
     def __init__(self, name: str) -> None:
+        global _chosen
         self.name = _known(name, "backend")
-        self._counts = True
+        self._counts, self._before = True, _chosen
+        if torch.compiler.is_compiling():  # one thread, whose blocks end in order
+            _chosen = self.name
+        else:
+            self._ask()
+
+    def _ask(self) -> None:
         _asked.append(self)
+        _settle()
 
     def __enter__(self) -> None:
         if not self._counts:  # a block after another with the same one
-            _asked.append(self)
+            self._ask()
         self._counts = False
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        global _chosen
+        if torch.compiler.is_compiling():
+            _chosen = self._before
+            return
         with suppress(ValueError):  # it may have been forgotten
             _asked.remove(self)
+        _settle()
 
 
 def chosen_backend() -> str:
     """What was asked for: by `use_backend`, else by EIREHN_BACKEND, else "auto"."""
-    try:
-        return _asked[-1].name
-    except IndexError:
-        return _known(os.environ.get("EIREHN_BACKEND", "auto"), "EIREHN_BACKEND")
+    if _chosen is not None:
+        return _chosen
+    return _known(os.environ.get("EIREHN_BACKEND", "auto"), "EIREHN_BACKEND")
 
 
 def backend_for(cell: RecurrentCell, x: Tensor, *, one_sample: bool = False) -> str:

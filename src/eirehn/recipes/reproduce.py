@@ -7,6 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..data.language import TextData
+from ..data.own import FileData
 from ..files import RunError, write_json
 from ..report.html import write_report
 from ..training.folder import RunFolder
@@ -89,7 +91,8 @@ def report_on(folders: Sequence[Path], path: Path, *, command: str) -> Path:
         runs.append(analysis.Trained(folder))
         rows.append(row(runs[-1].recipe, result))
     view = _view([run.recipe for run in runs])
-    _check_same(runs)
+    if len(runs) > 1:
+        _check_same(runs)
     results = {
         "experiment": "runs",
         "command": command,
@@ -102,29 +105,26 @@ def report_on(folders: Sequence[Path], path: Path, *, command: str) -> Path:
     return write_report(path, view.content(title, view.task, results, runs, notice=_notice(None, runs)))
 
 
-SAME = {
-    "text": ("level", "most", "encoding"),
-    "files": ("task", "target", "sequence", "group", "split", "test", "seed"),
-}
-"""Of your own data, by their kind: what says, beside the files, which cases the figures are of."""
-
-
 def _check_same(runs: Sequence[analysis.Trained]) -> None:
-    """That figures are of the same cases: they are set side by side."""
-    first, *others = (run.recipe.data for run in runs)
-    for run, data in zip(runs[1:], others, strict=True):
-        if data.kind not in SAME:
-            continue
-        differing = [name for name in SAME[data.kind] if getattr(data, name) != getattr(first, name)]
-        if _file(data) != _file(first) or differing:
+    """That figures of your own data are of the same cases: they are set side by side."""
+    first, *others = ((run.folder, _cases(run.recipe.data)) for run in runs)
+    for folder, cases in others:
+        differing = [name for name in cases if cases[name] != first[1][name]]
+        if differing:
             raise ValueError(
-                f"a report is about runs on the same data, and {run.folder} has others than {runs[0].folder} "
-                f"(data.{differing[0] if differing else 'sha256'})"
+                f"a report is about runs on the same data, and {folder} has others than {first[0]}: "
+                f"{', '.join(differing)}"
             )
 
 
-def _file(data: Any) -> str:
-    return str(data.sha256 or (data.path if data.kind == "files" else data.test))
+def _cases(data: Any) -> dict[str, Any]:
+    """What says which cases figures are of; of the data that come with the library nothing does."""
+    if isinstance(data, TextData):
+        return {"text": data.pinned().sha256, "level": data.level, "words known": data.most}
+    if isinstance(data, FileData):
+        tested = data.division.test.tolist()
+        return {"file": data.pinned().sha256, "target": data.target, "sequences to test on": tested}
+    return {}
 
 
 def _notice(said: str | None, runs: Sequence[analysis.Trained]) -> str | None:

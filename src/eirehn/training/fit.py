@@ -23,7 +23,7 @@ from safetensors.torch import save
 from ..data.language import LanguageData
 from ..data.splits import Split, Splits
 from ..files import replacing, write_json
-from ..models import LanguageModel, SequenceModel
+from ..models import ELASTIC, LanguageModel, SequenceModel
 from .batches import Batches, Parts
 from .callbacks import History, Saving
 from .checkpoints import WholeFiles, seeded
@@ -54,6 +54,8 @@ def train(
     once where that had ended."""
     check(recipe)  # what cannot be is told before anything is written
     run = RunFolder(folder)
+    if not run.exists():
+        check_new(recipe)
     if not first_process():
         done = run.read_result()
         return done if done is not None else _train(recipe, run, tell, save_seconds)
@@ -105,13 +107,21 @@ def check(recipe: Recipe) -> None:
     """That there is such a model, that its data are held out where it goes by them, and that a text is long enough
     for its batches."""
     make_model(recipe)
-    own = recipe.optimisation
-    asked = {"retreat": own.retreat > 0, "average_after": own.average_after is not None}
-    by_validation = [name for name, wanted in asked.items() if wanted]
-    if by_validation and not len(recipe.data.load().validation.x):
-        raise ValueError(f"{by_validation[0]} goes by validation, and of these data none are held out for it")
+    if recipe.optimisation.retreat and not len(recipe.data.load().validation.x):
+        raise ValueError("retreat goes by validation, and of these data none are held out for it")
     if isinstance(recipe.data, LanguageData):
         Columns(recipe.data.load().train, recipe.optimisation.batch_size, recipe.data.steps)
+
+
+def check_new(recipe: Recipe) -> None:
+    """That nothing is asked for which would change nothing. Runs that were trained with it all the same go on."""
+    own, kind = recipe.optimisation, recipe.network.kind
+    if own.price and kind not in (*ELASTIC, "ACT"):
+        raise ValueError(f"price is for networks that choose their depth, which {kind} does not")
+    if own.sum_steps and recipe.data.task != "language":
+        raise ValueError("sum_steps is for language models")
+    if own.average_after is not None and not len(recipe.data.load().validation.x):
+        raise ValueError("average_after goes by validation, and of these data none are held out for it")
 
 
 def make_task(recipe: Recipe) -> Task:

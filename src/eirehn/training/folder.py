@@ -54,10 +54,16 @@ class RunFolder:
     def result(self) -> Path:
         return self.path / "result.json"
 
+    def exists(self) -> bool:
+        return (self.path / "recipe.json").exists()
+
     def consists_of(self, path: Path) -> bool:
         """Whether a file there, if there is any, is one of its own: not all that lies in its folder is."""
-        own, asked = self.path.resolve(), path.resolve()
-        return asked in [own / name for name in (*OWN, LOCK)] or own / LOGS in asked.parents
+        folder = self.path.resolve()
+        files = [folder / name for name in (*OWN, LOCK)]
+        known = {*files, *(file.resolve() for file in files)}  # a link to another place is its own, too
+        asked = {path.resolve(), path.parent.resolve() / path.name}
+        return bool(known & asked) or any(folder / LOGS in each.parents for each in asked)
 
     def recipe(self) -> Recipe:
         path = self.path / "recipe.json"

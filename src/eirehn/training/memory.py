@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 from ..data.splits import Splits
 from ..models import SequenceModel
 from .checkpoints import seeded
-from .fit import Data, interruptible, make_task, make_trainer, quiet
+from .fit import Data, check_new, interruptible, make_task, make_trainer, quiet
 from .modules import Task
 from .progress import Event, Telling
 from .recipe import Recipe
@@ -67,6 +67,7 @@ def train_in_memory(
 
 
 def _train(recipe: Recipe, patience: int | None, tell: Callable[[Event], None] | None) -> list[SequenceModel]:
+    check_new(recipe)
     task = make_task(recipe)
     rise = int(recipe.optimisation.warmup * recipe.optimisation.epochs)
     callbacks: list[pl.Callback] = [] if patience is None else [Patience(patience, rise)]

@@ -16,7 +16,7 @@ from ..data.own import FileData
 from ..data.ptb import PtbData
 from ..data.splits import Data
 from ..data.synthetic import SyntheticData
-from ..models import ELASTIC, SHALLOW, Network
+from ..models import SHALLOW, Network
 from .optimisation import Optimisation
 
 DATA: dict[str, type[Any]] = {each.kind: each for each in (SyntheticData, HarData, PtbData, TextData, FileData)}
@@ -76,15 +76,11 @@ class Recipe:
             raise ValueError("optimisation.margin is for language models without network.pointer or .mixture")
         if self.optimisation.early and (self.network.kind in SHALLOW or self.network.max_depth == 1):
             raise ValueError("early is for networks of several inner steps, which can be stopped")
-        if self.optimisation.price and self.network.kind not in (*ELASTIC, "ACT"):
-            raise ValueError(f"price is for networks that choose their depth, and {self.network.kind} has its own")
         if self.optimisation.retreat and self.data.task == "classification":
             # Of few cases to validate on, one more that is told wrongly is a large share of all.
             raise ValueError("optimisation.retreat is not for classification, whose accuracy goes up and down")
         if self.optimisation.smoothing and self.data.task != "classification":
             raise ValueError("optimisation.smoothing is for classification")
-        if self.optimisation.sum_steps and self.data.task != "language":
-            raise ValueError("optimisation.sum_steps is for language models")
         if self.optimisation.shift and self.data.task != "language":
             raise ValueError("optimisation.shift is for language models")
         if self.optimisation.calms and self.data.task != "language":

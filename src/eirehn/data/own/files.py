@@ -209,24 +209,27 @@ def _content(data: FileData, path: Path, stamp: tuple[int, int]) -> Content:
 
 
 def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], npt.NDArray[np.int64]]:
-    """The names of the classes in order, as numbers where all are, and which each sequence is of."""
+    """The names of the classes in order, and which each sequence is of. They are ordered as numbers where they can
+    be read as such, and are numbers where all are written as such: 007 and 1_0 are names, and not of 7 and 10."""
     texts, codes = np.unique(cases.target, return_inverse=True)
     names: list[int | str] = texts.tolist()
-    order = np.arange(len(names))
-    if all(map(_is_number, texts)):
-        order = np.argsort([int(text) for text in texts])
-        names = [int(texts[at]) for at in order]
+    order, numbers = np.arange(len(names)), _numbers(texts)
+    if len(set(numbers)) == len(names):
+        order = np.argsort(numbers)
+        names = [names[at] for at in order]
+        if all(str(number) == text for number, text in zip(numbers, texts, strict=True)):
+            names = sorted(numbers)
     if len(names) < 2:
         raise RunError(f"{path} has one class only, {names[0]!r}: there is nothing to tell apart")
     return tuple(names), np.argsort(order)[codes.reshape(-1)]
 
 
-def _is_number(text: str) -> bool:
-    """As it would be written: 007 and 1_0 are names, and not those of 7 and 10."""
+def _numbers(texts: npt.NDArray[Any]) -> list[int]:
+    """None where one of the texts is not that of a number."""
     try:
-        return str(int(text)) == text
+        return [int(text) for text in texts]
     except ValueError:
-        return False
+        return []
 
 
 def _check_known(
