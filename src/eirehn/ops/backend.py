@@ -53,7 +53,7 @@ def _last() -> str | None:
 
 
 class use_backend:  # noqa: N801  # reads as a verb, and is used like torch.no_grad
-    """Names the implementation of the recurrences, for the process or, as a context manager, for a block.
+    """Names the implementation of the recurrences, for the process or, as a context manager, while a block lasts.
 
     "reference" is the plain path, "cpu" the numba kernels, "triton" those for NVIDIA GPUs. "auto", the start
     (or what the environment variable EIREHN_BACKEND says), takes the fastest that can serve a call, and the plain
