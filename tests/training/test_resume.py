@@ -160,13 +160,17 @@ class AskFirst(pl.Callback):
 def test_asked_before_it_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made, handler = fit.make_trainer, signal.getsignal(signal.SIGINT)
+    made = fit.make_trainer
     monkeypatch.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [AskFirst(), *calls]))
     with fit.RunFolder(tmp_path / "run") as run:
         run.open(small())
-    assert cli.main(["train", "--resume", str(tmp_path / "run")]) == 130
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # also where tests run in the background
+    try:
+        assert cli.main(["train", "--resume", str(tmp_path / "run")]) == 130
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert "stopped; the same command goes on" in capsys.readouterr().err
-    assert signal.getsignal(signal.SIGINT) is handler
     monkeypatch.setattr(fit, "make_trainer", made)
     assert cli.main(["train", "--resume", str(tmp_path / "run")]) == 0
 
