@@ -103,6 +103,9 @@ def test_a_rate_beyond_all_numbers() -> None:
     with pytest.raises(ValueError, match=r"decay 0.5 makes the rate grow beyond all numbers in 1000 epochs"):
         Optimisation(epochs=1000, **options)
     assert Optimisation(epochs=900, **options).rate(9000)(8999) == 2.0**900
+    for wrong in ("0", None):
+        with pytest.raises(ValueError, match=f"decay_from must be an integer of at least 0, got {wrong!r}"):
+            Optimisation(**options | {"decay_from": wrong})
 
 
 @pytest.mark.parametrize("schedule", ["constant", "cosine", "decay"])

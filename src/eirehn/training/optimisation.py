@@ -103,12 +103,14 @@ class Optimisation:
         finite("activation_penalty", self.activation_penalty, least=0.0)
         finite("temporal_penalty", self.temporal_penalty, least=0.0)
         finite("decay", self.decay, above=0.0)
-        if self.schedule == "decay" and max(0, self.epochs - self.decay_from) * -math.log10(self.decay) > 300:
-            raise ValueError(f"decay {self.decay} makes the rate grow beyond all numbers in {self.epochs} epochs")
         boolean("sum_steps", self.sum_steps)
         boolean("shift", self.shift)
-        for name in ("decay_from", "average_from", "average_after"):
-            _count(name, getattr(self, name))
+        _count("decay_from", self.decay_from)
+        for name in ("average_from", "average_after"):
+            if getattr(self, name) is not None:
+                _count(name, getattr(self, name))
+        if self.schedule == "decay" and max(0, self.epochs - self.decay_from) * -math.log10(self.decay) > 300:
+            raise ValueError(f"decay {self.decay} makes the rate grow beyond all numbers in {self.epochs} epochs")
         if self.average and self.averages_evenly:
             raise ValueError("average is a running average; average_from and average_after are for a plain one")
         if self.clip is not None:
@@ -194,5 +196,5 @@ def _one_of(name: str, value: str, accepted: tuple[str, ...]) -> None:
 
 
 def _count(name: str, value: object) -> None:
-    if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 0):
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
         raise ValueError(f"{name} must be an integer of at least 0, got {value!r}")

@@ -225,7 +225,7 @@ def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], npt.NDArr
 
 
 def _numbers(texts: npt.NDArray[Any]) -> list[int]:
-    """None where one of the texts is not that of a number."""
+    """Empty where one of the texts is no number."""
     try:
         return [int(text) for text in texts]
     except ValueError:
