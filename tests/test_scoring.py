@@ -24,6 +24,7 @@ NETWORKS = {
     "LSTM": Network("LSTM", 6),
     "pointer": Network("EIREHN", 6, max_depth=3, pointer=4),
     "mixture": Network("EIREHN", 6, max_depth=3, mixture=2),
+    "gated output": Network("EIREHN", 6, max_depth=3, gated_output=True),
 }
 
 

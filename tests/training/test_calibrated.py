@@ -30,7 +30,7 @@ from eirehn.training.recipe import Recipe
 from eirehn.training.tasks import LanguageModelling
 
 Array = NDArray[np.float64]
-FORMS = [{}, {"pointer": 5}, {"mixture": 2, "embedding_size": 6}]
+FORMS = [{}, {"pointer": 5}, {"mixture": 2, "embedding_size": 6}, {"gated_output": True}]
 HEART = {"learning_rate": 0.02, "schedule": "decay", "decay": 1e9, "decay_from": 15, "epochs": 22}
 """A short text is learned by heart, and after 15 epochs all but nothing more."""
 

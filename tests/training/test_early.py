@@ -49,7 +49,7 @@ def test_training_stops_and_validation_does_not(tmp_path: Path, monkeypatch: pyt
     assert set(seen[False]) == {None}
 
 
-@pytest.mark.parametrize("options", [{}, {"pointer": 2}, {"mixture": 2}], ids=["", "pointer", "mixture"])
+@pytest.mark.parametrize("options", [{}, {"pointer": 2}, {"mixture": 2}, {"gated_output": True}], ids=str)
 @pytest.mark.parametrize("calm", [0.0, 0.5])
 def test_a_stopped_step_is_that_of_a_shallower_network(options: dict[str, int], calm: float) -> None:
     """Loss and gradients; of what only later inner steps read there are none."""

@@ -59,6 +59,7 @@ def without_dropout(recipe: Recipe) -> Recipe:
         (RMS, {"mixture": 3, "mixture_dropout": 0.2, "embedding_size": 16}),
         ({**RMS, "margin": 0.05}, {"embedding_size": 16}),
         ({**RMS, "average": 0.9}, {"calibrated": True}),
+        (RMS, {"gated_output": True, "embedding_size": 16}),
     ],
     ids=[
         "sgd",
@@ -70,6 +71,7 @@ def without_dropout(recipe: Recipe) -> Recipe:
         "rms and a mixture",
         "rms and a margin",
         "calibrated",
+        "rms and a gated output",
     ],
 )
 def test_a_recorded_step_is_the_plain_one(options: dict[str, Any], network: dict[str, Any], tmp_path: Path) -> None:

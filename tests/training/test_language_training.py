@@ -324,12 +324,14 @@ def test_sgd_keeps_nothing() -> None:
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_recurrent_layers_have_a_rate_of_their_own(optimizer: str) -> None:
-    """Of one step all of them move by that much less, and nothing else does; the schedule falls for both."""
+    """Of one step all of them, and a gated map of what they put out, move by that much less, and nothing else does;
+    the schedule falls for both."""
     moved = {}
     for factor in (1.0, 0.25):
         torch.manual_seed(0)
         optimisation = Optimisation(optimizer=optimizer, learning_rate=0.1, recurrent_rate=factor)
-        task = LanguageModelling([LanguageModel(Network("EIREHN", 6, max_depth=2), 9).double()], optimisation)
+        network = Network("EIREHN", 6, max_depth=2, gated_output=True)
+        task = LanguageModelling([LanguageModel(network, 9).double()], optimisation)
         made = optimisation.make(task.parameters(), task.ensemble.recurrent())
         schedule = torch.optim.lr_scheduler.LambdaLR(made, lambda step: 0.5)
         before = {name: value.clone() for name, value in task.ensemble.values().items()}
@@ -340,7 +342,7 @@ def test_recurrent_layers_have_a_rate_of_their_own(optimizer: str) -> None:
         assert [group["lr"] for group in made.param_groups] == ([0.05] if factor == 1 else [0.05, 0.0125])
         assert schedule.get_last_lr()[0] == 0.05
     for name, whole in moved[1.0].items():
-        share = 0.25 if name.startswith("body.") else 1.0
+        share = 0.25 if name.startswith(("body.", "gated.")) else 1.0
         torch.testing.assert_close(moved[0.25][name], share * whole, rtol=1e-6, atol=1e-12)
         assert whole.abs().max() > 0
     assert any(name.startswith("body.") for name in moved[1.0])
@@ -513,6 +515,6 @@ def test_the_rate_of_recurrent_layers_reaches_a_training(tmp_path: Path) -> None
         values = read_values(tmp_path / str(factor) / "last.safetensors")
         moved.append({name: value - start[name] for name, value in values.items()})
     for name, whole in moved[0].items():
-        share = 0.25 if name.startswith("body.") else 1.0
+        share = 0.25 if name.startswith(("body.", "gated.")) else 1.0
         torch.testing.assert_close(moved[1][name], share * whole, rtol=1e-9, atol=1e-15)
         assert whole.abs().max() > 0

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from ..cells.base import at_least_float32, default_bound, fill_uniform, lowered
 from ..checks import positive_int
+from ..gating import GatedMap
 from ..mixture import MixtureOfSoftmaxes
 from ..pointer import PointerSentinel
 from .network import ELASTIC, FIXED, Network, Outcome
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 class LanguageModel(nn.Module):
     """Tokens in, the logits of the next token out. One matrix embeds them and, with a bias, tells them apart; where
-    `network.embedding_size` is not that of the state, another maps states to what this one takes.
+    `network.embedding_size` is not that of the state, another maps states to what this one takes; with
+    `network.gated_output` a map with a gate does, whatever the size.
 
     Dropout is that of Gal and Ghahramani (2016): a sequence has the same words, inputs, states and outputs dropped
     at all its steps. RNNs and LSTMs have it as in Zaremba et al. (2014), anew at every step and never on states;
@@ -48,7 +50,8 @@ class LanguageModel(nn.Module):
         self.embedding = nn.Embedding(vocabulary, size)
         self.body = body.build(size)
         mixed = network.mixture > 1
-        self.narrowing = None if mixed or size == hidden else nn.Parameter(torch.empty(size, hidden))
+        as_it_is = mixed or network.gated_output or size == hidden
+        self.narrowing = None if as_it_is else nn.Parameter(torch.empty(size, hidden))
         self.output = None if network.tied else nn.Parameter(torch.empty(vocabulary, size))
         self.bias = nn.Parameter(torch.zeros(vocabulary))
         # A number that no gradient moves; a parameter, so that it is kept where the others are.
@@ -58,6 +61,7 @@ class LanguageModel(nn.Module):
         self.mixture = (
             MixtureOfSoftmaxes(hidden, size, network.mixture, default_bound(bound, hidden)) if mixed else None
         )
+        self.gated = GatedMap(hidden, size, default_bound(bound, hidden)) if network.gated_output else None
         fill_uniform(0.1 if bound is None else bound, self.embedding.weight)
         if self.narrowing is not None:
             fill_uniform(default_bound(bound, hidden), self.narrowing)
@@ -161,6 +165,9 @@ class LanguageModel(nn.Module):
         return F.linear(out.reshape(-1, out.size(-1)), low, self.bias).view(*out.shape[:-1], -1)
 
     def _narrowed(self, out: Tensor) -> Tensor:
+        if self.gated is not None:
+            mapped: Tensor = self.gated(out)
+            return mapped
         return out if self.narrowing is None else F.linear(out, self.narrowing)
 
     def _drop_latents(self, latents: Tensor) -> Tensor:

@@ -79,6 +79,9 @@ class Network:
     embedding_size: int | None = None
     """Language models: numbers that stand for a word; hidden_size where null. Where there are others than that, a
     linear map brings outputs to so many, or those of a mixture do."""
+    gated_output: bool = False
+    """Language models: what tells words apart is a map of the output with a gate, (V h + c) ⊗ 2 sigm(U h + d), not
+    the output itself, so that a network can remember what it does not say."""
     tied: bool = True
     """Language models: tell words apart by the matrix that embeds them."""
     pointer: int = 0
@@ -107,6 +110,7 @@ class Network:
             probability(name, getattr(self, name))
         if self.embedding_size is not None:
             positive_int("embedding_size", self.embedding_size)
+        boolean("gated_output", self.gated_output)
         boolean("tied", self.tied)
         boolean("step_masks", self.step_masks)
         boolean("calibrated", self.calibrated)
@@ -114,6 +118,8 @@ class Network:
             positive_int("pointer", self.pointer)
         if self.mixture_dropout and self.mixture == 1:
             raise ValueError("mixture_dropout is of a mixture: mixture must be at least 2")
+        if self.gated_output and self.mixture > 1:
+            raise ValueError("gated_output does not go with a mixture, whose softmaxes have maps of their own")
         if set(self.start) - {"weight_bound"} and self.kind not in FIXED + ELASTIC:
             raise ValueError(
                 f"start names initial values of a highway network, {self.kind} takes weight_bound only"

@@ -116,8 +116,8 @@ def work(model: LanguageModel) -> int:
     """About how many multiplications a token takes."""
     body = sum(parameter.numel() for parameter in model.body.parameters())
     again = 1 if model.network.kind == "RHN" else model.network.max_depth  # RHN has weights for every depth
-    narrowing = 0 if model.narrowing is None else model.narrowing.numel()
-    return int(model.embedding.weight.numel() + narrowing + again * body)
+    maps = [model.embedding.weight, model.narrowing, None if model.gated is None else model.gated.weight]
+    return int(sum(each.numel() for each in maps if each is not None) + again * body)
 
 
 def what_was_read(run: Trained, tokens: int) -> str:

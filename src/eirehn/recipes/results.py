@@ -38,6 +38,8 @@ def label(recipe: Recipe) -> str:
         text += ", pointer"
     if network.mixture > 1:
         text += f", {network.mixture} softmaxes"
+    if network.gated_output:
+        text += ", gated output"
     if network.calibrated:
         text += ", calibrated"
     if isinstance(recipe.data, HarData):

@@ -118,8 +118,10 @@ class Ensemble(nn.Module):
         return {name: value.detach() for name, value in zip(self.names, self.stacked, strict=True)}
 
     def recurrent(self) -> list[nn.Parameter]:
-        """The stacked values of the recurrent layers."""
-        return [value for name, value in zip(self.names, self.stacked, strict=True) if name.startswith("body.")]
+        """The stacked values of the recurrent layers, and of a gated map of what they put out, which stands no
+        higher a rate than they do."""
+        slow = ("body.", "gated.")
+        return [value for name, value in zip(self.names, self.stacked, strict=True) if name.startswith(slow)]
 
     @torch.no_grad()
     def load(self, values: Mapping[str, Tensor]) -> None:

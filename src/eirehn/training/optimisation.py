@@ -32,7 +32,7 @@ class Optimisation:
     """The largest learning rate of the schedule."""
     recurrent_rate: float = 1.0
     """Factor on the learning rate of the recurrent layers, beside embedding and head: weights that all inner steps
-    share learn from each, and move all of them."""
+    share learn from each, and move all of them. A language model's gated map of their outputs has it, too."""
     schedule: str = "constant"
     """constant; cosine: down to zero over the whole training; or decay: divided once an epoch."""
     decay: float = 1.02
