@@ -56,23 +56,34 @@ def test_by_hand(kind: str, size: int | None, tied: bool) -> None:
 
 
 @pytest.mark.parametrize("by_step", [False, True])
-def test_what_is_dropped_is_what_it_makes(by_step: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_dropped_by_hand(by_step: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In training: a part of what it reads, and a part of what it makes, of each its own."""
     network = Network("EIREHN", 6, max_depth=2, output_dropout=0.5, step_masks=by_step, start=SHARP)
-    model = make(replace(network, gated_output=True, embedding_size=4)).train()
-    masks, original = [], torch.nn.functional.dropout
+    model = make(replace(network, gated_output=True, gated_dropout=0.3, embedding_size=4)).train()
+    masks, original = {}, torch.nn.functional.dropout
 
     def dropout(x: torch.Tensor, p: float) -> torch.Tensor:
-        masks.append(original(x, p))
-        return masks[-1]
+        assert bool((x == 1).all())
+        masks[p] = original(x, p)
+        return masks[p]
 
     monkeypatch.setattr(torch.nn.functional, "dropout", dropout)
     tokens = torch.randint(0, 5, (3, 7))
     found = model(tokens).detach().numpy()
-    (mask,) = masks
-    assert mask.shape == (3, 7 if by_step else 1, 4)
-    said = by_hand(model.gated, outputs(model, tokens).numpy()) * mask.numpy()  # type: ignore[arg-type]
+    assert {p: tuple(mask.shape) for p, mask in masks.items()} == {
+        0.3: (3, 7 if by_step else 1, 6),
+        0.5: (3, 7 if by_step else 1, 4),
+    }
+    seen, kept = (masks[p].numpy() for p in (0.3, 0.5))
+    said = by_hand(model.gated, outputs(model, tokens).numpy() * seen) * kept  # type: ignore[arg-type]
     expected = said @ model.embedding.weight.detach().numpy().T + model.bias.detach().numpy()
     np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-13)
+    masks.clear()
+    whole = model.eval()(tokens).detach().numpy()
+    assert not masks
+    said = by_hand(model.gated, outputs(model, tokens).numpy())  # type: ignore[arg-type]
+    expected = said @ model.embedding.weight.detach().numpy().T + model.bias.detach().numpy()
+    np.testing.assert_allclose(whole, expected, rtol=1e-12, atol=1e-13)
 
 
 def test_gradients() -> None:
@@ -130,6 +141,8 @@ def test_it_reads_a_copy_where_there_is_one() -> None:
 def test_refused() -> None:
     with pytest.raises(ValueError, match="gated_output does not go with a mixture"):
         Network("EIREHN", 6, gated_output=True, mixture=2)
+    with pytest.raises(ValueError, match="gated_output must be true"):
+        Network("EIREHN", 6, gated_dropout=0.2)
     with pytest.raises(TypeError, match="gated_output should be of type bool"):
         Network("EIREHN", 6, gated_output="yes")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match=r"gated_output, .* belong to language models"):

@@ -115,20 +115,26 @@ def test_a_pointer_goes_on_in_the_middle_of_an_epoch(tmp_path: Path, monkeypatch
     same(tmp_path / "stopped", tmp_path / "straight")
 
 
-def test_a_mixture_as_a_user_has_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "ending",
+    [["mixture=3", "mixture_dropout=0.1"], ["gated_output=true", "gated_dropout=0.1"]],
+    ids=["mixture", "gated output"],
+)
+def test_an_ending_as_a_user_has_it(ending: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Trained, read back, evaluated and made to write; its figure is that of the chances it gives."""
     data = written(tmp_path, train=2000, test=300)
     run = str(tmp_path / "run")
     small = ["--network.hidden_size=12", "--optimisation.epochs=2", "--data.steps=8", "--network.max_depth=2"]
-    mixed = ["--network.mixture=3", "--network.mixture_dropout=0.1", "--network.embedding_size=6"]
+    own = [f"--network.{each}" for each in (*ending, "embedding_size=6")]
     files = [data.train, data.validation, data.test]
-    assert cli.main(["train", "--recipe", "lm", "--text", *files, *small, *mixed, "--out", run]) == 0
+    assert cli.main(["train", "--recipe", "lm", "--text", *files, *small, *own, "--out", run]) == 0
     model, tokens = eirehn.load(run), data.texts().test.long()[None]
     with torch.no_grad():
-        chances = model(tokens[:, :-1]).double().exp()
+        found = model(tokens[:, :-1]).double()
+    chances = found.exp() if "mixture=3" in ending else found.softmax(-1)
     torch.testing.assert_close(chances.sum(-1), torch.ones_like(chances[..., 0]), rtol=1e-6, atol=0)
-    found = math.exp(-chances.gather(-1, tokens[:, 1:, None]).log().mean().item())
-    assert read_json(Path(run) / "result.json")["values"] == [pytest.approx(found, rel=1e-5)]
+    expected = math.exp(-chances.gather(-1, tokens[:, 1:, None]).log().mean().item())
+    assert read_json(Path(run) / "result.json")["values"] == [pytest.approx(expected, rel=1e-5)]
     assert cli.main(["evaluate", run, "--calibrate"]) == 0
     assert cli.main(["generate", run, "--prompt", "w1", "--tokens", "5"]) == 0
     assert "temperature" in capsys.readouterr().out

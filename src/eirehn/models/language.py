@@ -166,7 +166,7 @@ class LanguageModel(nn.Module):
 
     def _narrowed(self, out: Tensor) -> Tensor:
         if self.gated is not None:
-            mapped: Tensor = self.gated(out)
+            mapped: Tensor = self.gated(self._dropped(out, self.network.gated_dropout if self.training else 0.0))
             return mapped
         return out if self.narrowing is None else F.linear(out, self.narrowing)
 

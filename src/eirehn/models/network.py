@@ -82,6 +82,8 @@ class Network:
     gated_output: bool = False
     """Language models: what tells words apart is a map of the output with a gate, (V h + c) ⊗ 2 sigm(U h + d), not
     the output itself, so that a network can remember what it does not say."""
+    gated_dropout: float = 0.0
+    """Language models with a gated_output: dropout on what that map reads, masked as output_dropout is."""
     tied: bool = True
     """Language models: tell words apart by the matrix that embeds them."""
     pointer: int = 0
@@ -106,7 +108,7 @@ class Network:
             positive_int(name, getattr(self, name))
         if self.pooling not in POOLINGS:
             raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {self.pooling!r}")
-        for name in ("word_dropout", "output_dropout", "mixture_dropout"):
+        for name in ("word_dropout", "output_dropout", "gated_dropout", "mixture_dropout"):
             probability(name, getattr(self, name))
         if self.embedding_size is not None:
             positive_int("embedding_size", self.embedding_size)
@@ -118,6 +120,8 @@ class Network:
             positive_int("pointer", self.pointer)
         if self.mixture_dropout and self.mixture == 1:
             raise ValueError("mixture_dropout is of a mixture: mixture must be at least 2")
+        if self.gated_dropout and not self.gated_output:
+            raise ValueError("gated_dropout is of a gated map: gated_output must be true")
         if self.gated_output and self.mixture > 1:
             raise ValueError("gated_output does not go with a mixture, whose softmaxes have maps of their own")
         if set(self.start) - {"weight_bound"} and self.kind not in FIXED + ELASTIC:
