@@ -12,6 +12,7 @@ import torch
 
 from eirehn.gating import GatedMap
 from eirehn.models import LanguageModel, Network, SequenceModel
+from eirehn.training.ensemble import Ensemble
 
 SHARP = {"weight_bound": 1.0}
 
@@ -136,6 +137,23 @@ def test_it_reads_a_copy_where_there_is_one() -> None:
     other = GatedMap(4, 3, 1.0)
     other.load_state_dict({"weight": 2 * gated.weight.detach(), "bias": gated.bias.detach()})
     torch.testing.assert_close(gated(h), other(h))
+
+
+def test_no_sequence_at_all() -> None:
+    model = make(Network("EIREHN", 6, max_depth=2, gated_output=True, embedding_size=4)).eval()
+    assert model(torch.zeros(0, 3, dtype=torch.int64)).shape == (0, 3, 5)
+
+
+def test_members_of_an_ensemble_have_maps_of_their_own() -> None:
+    """And hide other parts of what they read from them."""
+    network = Network("EIREHN", 6, max_depth=2, gated_output=True, start=SHARP)
+    members = [make(replace(network, hidden_size=6)), LanguageModel(network, 5).double()]
+    tokens = torch.randint(0, 5, (3, 7))
+    found = Ensemble(members).eval()(tokens.expand(2, 3, 7)).prediction
+    torch.testing.assert_close(found, torch.stack([member.eval()(tokens) for member in members]))
+    alike = Ensemble([make(replace(network, gated_dropout=0.5)) for _ in range(2)]).train()
+    one, other = alike(tokens.expand(2, 3, 7)).prediction
+    assert not torch.equal(one, other)
 
 
 def test_refused() -> None:

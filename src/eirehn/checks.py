@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import textwrap
 from collections.abc import Iterable
 
 import torch
@@ -16,8 +17,10 @@ def usable_device(name: str | None) -> torch.device:
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(0, device=device)
+        if device.type == "meta":
+            raise RuntimeError("it holds no values")
     except (AssertionError, NotImplementedError, RuntimeError) as error:
-        said = str(error).partition("\n")[0]
+        said = textwrap.shorten(str(error).partition("\n")[0], 200, placeholder=" …")
         raise ValueError(f"device must be one that torch can use here, got {name!r} ({said})") from error
     return device
 

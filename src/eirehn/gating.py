@@ -27,4 +27,4 @@ class GatedMap(nn.Module):
     def forward(self, h: Tensor) -> Tensor:
         rows = h.reshape(-1, h.size(-1))  # on a GPU the bias of a product of rows is added on the way
         both = F.linear(rows, lowered(self.weight), self.bias)
-        return 2 * F.glu(both).view(*h.shape[:-1], -1)
+        return 2 * F.glu(both).view(*h.shape[:-1], both.size(-1) // 2)

@@ -138,6 +138,17 @@ def test_what_is_no_text_is_named_by_file_and_line(write, tmp_path, monkeypatch,
     assert os.listdir(tmp_path) == ["a.txt"]
 
 
+@pytest.mark.parametrize("block", [3, 1 << 20])
+def test_half_a_character_is_no_text(write, monkeypatch, block):
+    """Python decodes it, and nothing can be written of it."""
+    monkeypatch.setattr(text, "BLOCK", block)
+    path = write(b"fine\nw1 +2AA- w2\n")
+    for level in ("word", "char"):
+        with pytest.raises(RunError, match=r"a\.txt, line 2: half a character; this is no text, or not in utf-7"):
+            vocabulary_of(path, level, encoding="utf-7")
+    assert "+" in vocabulary_of(write(b"+- 2AA-"), encoding="utf-7")
+
+
 def test_other_encodings(write):
     path = write("naïve\n".encode("latin-1"))
     assert "naïve" in vocabulary_of(path, encoding="latin-1")

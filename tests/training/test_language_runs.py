@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import os
 import shutil
 import signal
 import subprocess
@@ -157,6 +158,62 @@ def test_texts_that_have_changed(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert cli.main(["generate", run, "--tokens", "3"]) == 0  # has a vocabulary of its own
 
 
+def test_texts_without_a_checksum_that_have_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The same words by other numbers: as many, so that the model fits, and would be read wrongly."""
+    data, run = written(tmp_path, train=500, test=100), tmp_path / "run"
+    recipe = small_language_recipe(replace(data, sha256=""), epochs=1)
+    fit.train(recipe, run)
+    before = evaluate(run)
+    text = Path(data.train).read_text("utf-8")
+    Path(data.train).write_text(text + "\n", "utf-8")
+    assert recipe.data.vocabulary() == Vocabulary.load(run / "vocabulary.json")
+    assert evaluate(run) == before
+    rarest = recipe.data.vocabulary().tokens[-2]  # but for <unk>, which does not stand there
+    Path(data.train).write_text(text + f"{rarest} " * 1000 + "\n", "utf-8")
+    assert len(recipe.data.vocabulary()) == len(Vocabulary.load(run / "vocabulary.json"))
+    (run / "result.json").unlink()
+    options = (["evaluate", str(run)], ["evaluate", str(run), "--together"], ["train", "--resume", str(run)])
+    for command in (*options, ["carry", "pack", str(run), str(tmp_path / "carried")]):
+        assert cli.main(command) == 2
+        assert capsys.readouterr().err == (
+            f"eirehn: the text that {run} was trained on has changed since: its words are others\n"
+        )
+    assert not (tmp_path / "carried").exists()
+    assert not (run / "result.json").exists()
+
+
+def test_a_pipe_is_no_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """It could be read only once, and waited for without end."""
+    data = written(tmp_path, train=500, test=100)
+    os.mkfifo(tmp_path / "pipe")
+    files = [str(tmp_path / "pipe"), data.validation, data.test]
+    assert cli.main(["train", "--recipe", "lm", "--text", *files, "--out", str(tmp_path / "run")]) == 2
+    said = f"eirehn: {tmp_path / 'pipe'} is a pipe: a text is read more than once, so it must be a file\n"
+    assert capsys.readouterr().err == said
+    assert not (tmp_path / "run").exists()
+
+
+def test_all_runs_are_looked_for_before_the_first_is_read(
+    trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    results = tmp_path / "results.json"
+    assert cli.main(["evaluate", str(trained), str(tmp_path / "none"), "--results", str(results)]) == 2
+    assert capsys.readouterr() == ("", f"eirehn: {tmp_path / 'none'} is no run: it has no recipe.json\n")
+    lost = tmp_path / "lost"
+    shutil.copytree(trained, lost)
+    about = read_json(lost / "model.json")
+    write_json(lost / "model.json", {**about, "best_score": [None] * len(about["best_score"])})
+    assert cli.main(["evaluate", str(lost), "--together", "--results", str(results)]) == 2
+    out, err = capsys.readouterr()
+    assert (out, "none has a best epoch" in err) == ("", True)
+
+
+def test_pooling_is_not_for_texts(tmp_path: Path) -> None:
+    recipe = small_language_recipe(written(tmp_path, train=500, test=100))
+    with pytest.raises(ValueError, match="pooling is for classes"):
+        fit.train(replace(recipe, network=replace(recipe.network, pooling="mean")), tmp_path / "run")
+
+
 def test_a_model_is_described_as_it_is(tmp_path: Path) -> None:
     """Also where its text is another by the time it is saved."""
     data = written(tmp_path, train=500, test=100)
@@ -170,13 +227,15 @@ def test_a_model_is_described_as_it_is(tmp_path: Path) -> None:
     assert about["input_size"] == about["output_size"] == len(Vocabulary.load(tmp_path / "run" / "vocabulary.json"))
 
 
-@pytest.mark.parametrize("device", ["cuda", "foo"])
+@pytest.mark.parametrize("device", ["cuda", "foo", "meta", "mps"])
 def test_devices_that_are_not_there(device: str, trained: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    if device == "cuda" and torch.cuda.is_available():
-        pytest.skip("there is a GPU")
+    if (device == "cuda" and torch.cuda.is_available()) or (device == "mps" and torch.mps.is_available()):
+        pytest.skip("there is one")
     for command in ("generate", "evaluate"):
         assert cli.main([command, str(trained), "--device", device]) == 2
-        assert "device must be one that torch can use" in capsys.readouterr().err
+        said = capsys.readouterr().err
+        assert "device must be one that torch can use" in said
+        assert len(said) < 300
 
 
 def test_temperatures_near_zero_and_models_that_diverged(trained: Path) -> None:
@@ -788,7 +847,7 @@ def test_members_without_a_best_epoch_do_not_count(tmp_path: Path, capsys: pytes
     assert cli.main(asked) == 0
     out, err = capsys.readouterr()
     value = evaluate(tmp_path / "both").values[0]
-    assert f"mean: perplexity {value:.6g} (1 of 2 left out: diverged)\n" in out
+    assert f"mean: perplexity {value:.6g} (1 of 2 left out: no best epoch)\n" in out
     assert "together, 2 models" in out
     assert err == f"eirehn: left out, because it has no best epoch: {tmp_path / 'both'}, seed 1\n"
     kept = read_json(results)

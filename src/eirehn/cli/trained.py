@@ -37,15 +37,24 @@ def evaluate(given: list[str]) -> None:
     check_apart("--results", asked.results, *asked.runs)
     from ..checks import positive_int
     from ..files import write_json
-    from ..training.evaluation import calibrate, check_of_text, evaluate_together, recall, text_of_all
+    from ..training.evaluation import (
+        calibrate,
+        check_of_text,
+        check_together,
+        check_trained,
+        evaluate_together,
+        recall,
+    )
     from ..training.evaluation import evaluate as measure
     from ..training.folder import RunFolder
     from ..training.provenance import provenance
 
     if asked.cache is not None:
         positive_int("--cache", asked.cache)
+    for run in asked.runs:  # told before anything is read for long
+        check_trained(run, asked.which)
     if asked.together:
-        text_of_all(asked.runs, asked.split)  # told before anything is read for long
+        check_together(asked.runs, asked.split, asked.which)
     for run in asked.runs if asked.calibrate or asked.cache is not None else []:
         check_of_text(run)
     options = {name: asked[name] for name in ("split", "which", "max_depth", "batch", "device")}
@@ -81,12 +90,12 @@ def evaluate(given: list[str]) -> None:
 
 
 def _tell(figures: Figures) -> float:
-    """The mean over the members, but for those that diverged."""
+    """The mean over the members, but for those that diverged, or did not come to the end of an epoch."""
     for seed, value, depth in zip(figures.seeds, figures.values, figures.depths, strict=True):
         print(f"seed {seed}: {figures.metric} {value:.6g}, depth {depth:.3f}")
     known = [value for value in figures.values if not math.isnan(value)]
     missing = len(figures.values) - len(known)
-    left_out = f" ({missing} of {len(figures.values)} left out: diverged)" if missing else ""
+    left_out = f" ({missing} of {len(figures.values)} left out: no best epoch)" if missing else ""
     mean = sum(known) / len(known) if known else math.nan
     print(f"mean: {figures.metric} {mean:.6g}{left_out}")
     return mean

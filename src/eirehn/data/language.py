@@ -64,6 +64,13 @@ class LanguageData:
     def vocabulary(self) -> Vocabulary:
         return self.texts().vocabulary
 
+    def check_trained_on(self, folder: Path) -> None:
+        """That a model in this folder knows tokens by the numbers that they have here. Where texts have no checksum
+        (`TextData.pinned`), nothing else tells that they have changed."""
+        kept = folder / "vocabulary.json"
+        if kept.exists() and Vocabulary.load(kept) != self.vocabulary():
+            raise RunError(f"the text that {folder} was trained on has changed since: its words are others")
+
     @property
     def input_size(self) -> int:
         return len(self.vocabulary())
@@ -102,6 +109,8 @@ class TextData(LanguageData):
 
     def pinned(self) -> Self:
         """With paths that hold in every folder, and for this very content of the files."""
+        for file in self._files():
+            state(file)  # told by the name that was given
         files = [file.resolve() for file in self._files()]
         names = dict(zip(("train", "validation", "test"), map(str, files), strict=True))
         return replace(self, **names, sha256=self.sha256 or _checksum(files))  # type: ignore[arg-type]  # all text

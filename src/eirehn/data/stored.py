@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import secrets
+import stat
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -43,6 +44,8 @@ def state(path: Path) -> State:
         found = path.stat()
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
+    if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode):
+        raise RunError(f"{path} is a pipe: a text is read more than once, so it must be a file")
     return found.st_size, found.st_mtime_ns
 
 

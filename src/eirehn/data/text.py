@@ -140,6 +140,9 @@ def blocks(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
                 if "\0" in text:
                     at = line + text[: text.index("\0")].count("\n")
                     raise RunError(f"{path}, line {at}: a zero byte; {_no_text(encoding)}")
+                if (half := _half_character(text)) is not None:
+                    at = line + text[:half].count("\n")
+                    raise RunError(f"{path}, line {at}: half a character; {_no_text(encoding)}")
                 if text:
                     yield line, text
                 line += text.count("\n")
@@ -153,6 +156,15 @@ def blocks(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
         raise RunError(f"{path}: {error}; {_no_text(encoding)}") from error
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _half_character(text: str) -> int | None:
+    """Where one of the two halves of a character of UTF-16 stands alone, as UTF-7 can have it: no text has it."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        return error.start
+    return None
 
 
 def _no_text(encoding: str) -> str:

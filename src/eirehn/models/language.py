@@ -162,7 +162,7 @@ class LanguageModel(nn.Module):
         if low is weight:
             return F.linear(out, weight, self.bias)
         # On a GPU the bias of a product of rows is added on the way, that of one of sequences after it.
-        return F.linear(out.reshape(-1, out.size(-1)), low, self.bias).view(*out.shape[:-1], -1)
+        return F.linear(out.reshape(-1, out.size(-1)), low, self.bias).view(*out.shape[:-1], len(low))
 
     def _narrowed(self, out: Tensor) -> Tensor:
         if self.gated is not None:

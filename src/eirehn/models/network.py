@@ -78,7 +78,7 @@ class Network:
     layers above the first read then has `dropout` alone."""
     embedding_size: int | None = None
     """Language models: numbers that stand for a word; hidden_size where null. Where there are others than that, a
-    linear map brings outputs to so many, or those of a mixture do."""
+    linear map brings outputs to so many, or the maps of a mixture or of a gated_output do."""
     gated_output: bool = False
     """Language models: what tells words apart is a map of the output with a gate, (V h + c) ⊗ 2 sigm(U h + d), not
     the output itself, so that a network can remember what it does not say."""

@@ -17,7 +17,6 @@ from torch.utils._pytree import tree_map
 
 from ..data.splits import Split
 from ..data.vocabulary import end_of_line
-from ..files import RunError
 from ..models import ELASTIC, LanguageModel
 from ..report.content import DepthHistogram, EarlyCurve
 from ..report.language import Passage, WordGroups
@@ -63,9 +62,7 @@ def readings(run: Trained, tokens: int) -> list[Reading]:
 
 def text(run: Trained, tokens: int) -> Split:
     """The first so many tokens of the test text, and what follows each, (1, N)."""
-    own = run.models[0].tokens
-    if run.recipe.data.vocabulary() != own:  # type: ignore[attr-defined]  # these data are a text
-        raise RunError(f"the text that {run.folder} was trained on has changed since: its words are others")
+    run.recipe.data.check_trained_on(run.folder)  # type: ignore[attr-defined]  # these data are a text
     whole = analysis.split_for_test(run.recipe.data)
     side = columns(tokens)
     tokens = tokens // side * side  # columns have one length

@@ -28,6 +28,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from ..checks import usable_device
+from ..data.language import LanguageData
 from ..files import RunError, read_json, replacing, write_json
 from ..loading import KEPT
 from . import moments
@@ -85,6 +86,8 @@ def pack(run: Path, out: Path, *, which: str = "last", device: str | None = None
             f"{recipe.optimisation.optimizer} remembers more than fits: "
             f"only trainings by {', '.join(moments.SMALL)} can be carried"
         )
+    if isinstance(recipe.data, LanguageData):
+        recipe.data.check_trained_on(run)
     state = read_checkpoint(folder.checkpoint)
     for optimizer in state["optimizer_states"]:
         # Of the best epoch only the values are kept: what was remembered later may be of a way that was lost.

@@ -154,6 +154,23 @@ def check_of_text(run: Path) -> None:
         raise ValueError(f"only language models are calibrated or given a cache, and {run} is none")
 
 
+def check_trained(run: Path, which: str) -> None:
+    """That there are values of this kind."""
+    if which not in KEPT:
+        raise ValueError(f"which must be one of {', '.join(KEPT)}, got {which!r}")
+    RunFolder(run).recipe()  # says so where it is no run at all
+    if not (run / f"{which}.safetensors").exists():
+        raise RunError(f"{run} holds no trained model: it has no {which}.safetensors")
+
+
+def check_together(runs: Sequence[Path], split: str, which: str) -> Split:
+    """That there is something to evaluate together, on one text: this."""
+    own = text_of_all(runs, split)
+    if not any(ready for run in runs for ready in _trained(run, which)):
+        raise ValueError("there are no models to evaluate together: none has a best epoch")
+    return own
+
+
 def evaluate_together(
     runs: Sequence[Path],
     *,
@@ -167,9 +184,9 @@ def evaluate_together(
 
     Members that have diverged from their first epoch on are left out where their best epoch is asked for.
     """
+    own = check_together(runs, split, which)
     chances: Tensor | None = None  # (N,): the sum over members of what each gave the token that came
     members, left_out = 0, []
-    own = text_of_all(runs, split)
     for run in runs:
         recipe, task, values = _read(run, which, device)
         there = _trained(run, which)
@@ -180,8 +197,7 @@ def evaluate_together(
         found = _chances(recipe, task, own, _columns(batch), max_depth, torch.tensor(there))
         chances = found if chances is None else chances + found
         members += sum(there)
-    if chances is None:
-        raise ValueError("there are no models to evaluate together: none has a best epoch")
+    assert chances is not None  # one of them has a best epoch
     return Together("perplexity", members, math.exp(-(chances / members).log().mean().item()), left_out)
 
 
@@ -294,12 +310,10 @@ def _readings(
 
 def _read(run: Path, which: str, device: str | None) -> tuple[Recipe, Task, dict[str, Tensor]]:
     """A run's recipe, its task on the device, and the values asked for."""
-    if which not in KEPT:
-        raise ValueError(f"which must be one of {', '.join(KEPT)}, got {which!r}")
-    recipe = RunFolder(run).recipe()
-    path = run / f"{which}.safetensors"
-    if not path.exists():
-        raise RunError(f"{run} holds no trained model: it has no {path.name}")
+    check_trained(run, which)
+    recipe, path = RunFolder(run).recipe(), run / f"{which}.safetensors"
+    if isinstance(recipe.data, LanguageData):
+        recipe.data.check_trained_on(run)
     task = make_task(recipe)
     values = read_values(path)
     check_values(task.ensemble.values(), values, path)

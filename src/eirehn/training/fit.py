@@ -67,6 +67,8 @@ def train(
 
 def _train(recipe: Recipe, run: RunFolder, tell: Callable[[Event], None], save_seconds: float) -> dict[str, Any]:
     splits = recipe.data.load()
+    if isinstance(recipe.data, LanguageData):
+        recipe.data.check_trained_on(run.path)
     task = make_task(recipe)
     if recipe.hardware.precision == "64-true":
         task.double()  # now, since Lightning does it after it has read a state, which would then be rounded
@@ -120,6 +122,8 @@ def check_new(recipe: Recipe) -> None:
         raise ValueError(f"price is for networks that choose their depth, which {kind} does not")
     if own.sum_steps and recipe.data.task != "language":
         raise ValueError("sum_steps is for language models")
+    if recipe.network.pooling != "last" and recipe.data.task == "language":
+        raise ValueError("pooling is for classes of whole sequences, not for language models")
     if own.average_after is not None and not len(recipe.data.load().validation.x):
         raise ValueError("average_after goes by validation, and of these data none are held out for it")
 

@@ -76,21 +76,30 @@ class RunFolder:
 
     def open(self, recipe: Recipe) -> None:
         """Makes the folder, or makes sure that it holds a run of this very recipe."""
-        for name in OWN:  # what a process killed while it wrote has left
-            for left in self.path.glob(f".{name}.*.tmp"):
-                left.unlink(missing_ok=True)
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path} is a file, not a run folder")
-        if (self.path / "recipe.json").exists():
+        self._check_free()
+        for left in self._left():
+            left.unlink(missing_ok=True)
+        if self.exists():
             if differing := self.recipe().differences(recipe):
                 raise RunError(
                     f"{self.path} holds a run of another recipe (it differs in {', '.join(differing)}); "
                     "choose another folder, or go on with the recipe of that run"
                 )
-        elif self.path.exists() and any(each.name != LOCK for each in self.path.iterdir()):
-            raise RunError(f"{self.path} is not empty and holds no run; choose another folder")
         else:
             write_json(self.path / "recipe.json", recipe.to_dict())
+
+    def _check_free(self) -> None:
+        """That it holds a run, or nothing, or is not there."""
+        if not self.path.is_dir() or self.exists():
+            return
+        if set(self.path.iterdir()) - {self.path / LOCK, *self._left()}:
+            raise RunError(f"{self.path} is not empty and holds no run; choose another folder")
+
+    def _left(self) -> list[Path]:
+        """What a process killed while it wrote has left."""
+        return [left for name in OWN for left in self.path.glob(f".{name}.*.tmp")]
 
     def change(self, recipe: Recipe) -> None:
         """The run goes on by this recipe, and has no result yet. In this order, lest it keep one of another."""
@@ -110,6 +119,7 @@ class RunFolder:
         try:
             if self.path.exists() and not self.path.is_dir():
                 raise RunError(f"{self.path} is a file, not a run folder")
+            self._check_free()  # before anything is left in a folder of somebody's own
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = open(self.path / LOCK, "ab")
         except OSError as error:
