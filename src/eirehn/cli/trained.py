@@ -35,28 +35,13 @@ def evaluate(given: list[str]) -> None:
     asked = parse(parser, given)
     check_can_be_written("--results", asked.results)
     check_apart("--results", asked.results, *asked.runs)
-    from ..checks import positive_int
     from ..files import write_json
-    from ..training.evaluation import (
-        calibrate,
-        check_of_text,
-        check_together,
-        check_trained,
-        evaluate_together,
-        recall,
-    )
+    from ..training.evaluation import calibrate, evaluate_together, recall
     from ..training.evaluation import evaluate as measure
     from ..training.folder import RunFolder
     from ..training.provenance import provenance
 
-    if asked.cache is not None:
-        positive_int("--cache", asked.cache)
-    for run in asked.runs:  # told before anything is read for long
-        check_trained(run, asked.which)
-    if asked.together:
-        check_together(asked.runs, asked.split, asked.which)
-    for run in asked.runs if asked.calibrate or asked.cache is not None else []:
-        check_of_text(run)
+    _check_runs(asked)
     options = {name: asked[name] for name in ("split", "which", "max_depth", "batch", "device")}
     origin = provenance() if asked.results is not None else {}
     results: dict[str, Any] = {"command": as_command(["evaluate", *given]), **origin, **options, "runs": []}
@@ -87,6 +72,21 @@ def evaluate(given: list[str]) -> None:
         results["together"] = whole._asdict()
     if asked.results is not None:
         write_json(asked.results, results)
+
+
+def _check_runs(asked: Any) -> None:
+    """What cannot be is told before anything is read for long."""
+    from ..checks import positive_int
+    from ..training.evaluation import check_of_text, check_together, check_trained
+
+    if asked.cache is not None:
+        positive_int("--cache", asked.cache)
+    for run in asked.runs:
+        check_trained(run, asked.which)
+    if asked.together:
+        check_together(asked.runs, asked.split, asked.which)
+    for run in asked.runs if asked.calibrate or asked.cache is not None else []:
+        check_of_text(run)
 
 
 def _tell(figures: Figures) -> float:
