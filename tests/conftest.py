@@ -22,3 +22,17 @@ def _plain_path():
     """Tests are of the equations unless they say otherwise: the kernels are compared with them."""
     with eirehn.use_backend("reference"):
         yield
+
+
+@pytest.fixture
+def masks(monkeypatch):
+    """The masks that dropout draws, by their rates; each is drawn on ones."""
+    drawn, original = {}, torch.nn.functional.dropout
+
+    def dropout(x, p):
+        assert bool((x == 1).all())
+        drawn[p] = original(x, p)
+        return drawn[p]
+
+    monkeypatch.setattr(torch.nn.functional, "dropout", dropout)
+    return drawn

@@ -55,7 +55,7 @@ def test_by_hand(kind: str, size: int | None, count: int, tied: bool) -> None:
 
 
 @pytest.mark.parametrize("by_step", [False, True])
-def test_what_is_dropped_by_hand(by_step: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_dropped_by_hand(by_step: bool, masks: dict[float, torch.Tensor]) -> None:
     """In training: a part of the outputs, and a part of what each softmax reads, of each its own."""
     torch.manual_seed(0)
     network = Network(
@@ -70,14 +70,6 @@ def test_what_is_dropped_by_hand(by_step: bool, monkeypatch: pytest.MonkeyPatch)
         start=SHARP,
     )
     model = LanguageModel(network, 5).double().train()
-    masks, original = {}, torch.nn.functional.dropout
-
-    def dropout(x: torch.Tensor, p: float) -> torch.Tensor:
-        assert bool((x == 1).all())
-        masks[p] = original(x, p)
-        return masks[p]
-
-    monkeypatch.setattr(torch.nn.functional, "dropout", dropout)
     tokens = torch.randint(0, 5, (3, 7))
     found = model(tokens).exp().detach().numpy()
     steps = 7 if by_step else 1

@@ -6,6 +6,7 @@ import os
 import resource
 import subprocess
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -65,6 +66,22 @@ def test_a_damaged_recipe(content: str, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"recipe.json is damaged"):
         train(small(), tmp_path)
     assert (tmp_path / "recipe.json").read_text() == content
+
+
+def test_a_folder_that_another_process_is_making_a_run_is_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its recipe may come to its place between two looks at what is there."""
+    recipe, listed = small(epochs=1), Path.iterdir
+
+    def iterdir(path: Path) -> Iterator[Path]:
+        if path == tmp_path and not (path / "recipe.json").exists():
+            write_json(path / "recipe.json", recipe.to_dict())
+        return listed(path)
+
+    monkeypatch.setattr(Path, "iterdir", iterdir)
+    with RunFolder(tmp_path) as run:
+        run.open(recipe)
 
 
 def test_what_a_killed_write_left_is_in_nobodys_way(tmp_path: Path) -> None:

@@ -208,6 +208,14 @@ def test_all_runs_are_looked_for_before_the_first_is_read(
     assert (out, "none has a best epoch" in err) == ("", True)
 
 
+def test_runs_without_values_are_not_evaluated_together(trained: Path, tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    shutil.copy(trained / "recipe.json", empty)
+    with pytest.raises(RunError, match=r"empty holds no trained model: it has no best\.safetensors"):
+        evaluate_together([trained, empty])
+
+
 def test_pooling_is_not_for_texts(tmp_path: Path) -> None:
     recipe = small_language_recipe(written(tmp_path, train=500, test=100))
     with pytest.raises(ValueError, match="pooling is for classes"):

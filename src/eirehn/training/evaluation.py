@@ -166,6 +166,8 @@ def check_trained(run: Path, which: str) -> None:
 def check_together(runs: Sequence[Path], split: str, which: str) -> Split:
     """That there is something to evaluate together, on one text: this."""
     own = text_of_all(runs, split)
+    for run in runs:
+        check_trained(run, which)
     if not any(ready for run in runs for ready in _trained(run, which)):
         raise ValueError("there are no models to evaluate together: none has a best epoch")
     return own

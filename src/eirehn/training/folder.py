@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from fnmatch import fnmatch
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
@@ -79,7 +80,7 @@ class RunFolder:
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path} is a file, not a run folder")
         self._check_free()
-        for left in self._left():
+        for left in filter(_is_left, self.path.glob(".*.tmp")):
             left.unlink(missing_ok=True)
         if self.exists():
             if differing := self.recipe().differences(recipe):
@@ -92,14 +93,10 @@ class RunFolder:
 
     def _check_free(self) -> None:
         """That it holds a run, or nothing, or is not there."""
-        if not self.path.is_dir() or self.exists():
-            return
-        if set(self.path.iterdir()) - {self.path / LOCK, *self._left()}:
+        found = self.path.iterdir() if self.path.is_dir() else ()
+        others = [each for each in found if each.name != LOCK and not _is_left(each)]
+        if others and not self.exists():  # asked last: another process may be just making it a run
             raise RunError(f"{self.path} is not empty and holds no run; choose another folder")
-
-    def _left(self) -> list[Path]:
-        """What a process killed while it wrote has left."""
-        return [left for name in OWN for left in self.path.glob(f".{name}.*.tmp")]
 
     def change(self, recipe: Recipe) -> None:
         """The run goes on by this recipe, and has no result yet. In this order, lest it keep one of another."""
@@ -139,3 +136,8 @@ class RunFolder:
         if self._lock is not None:
             self._lock.close()  # the system lets go of the lock with it, and when a process is killed
             self._lock = None
+
+
+def _is_left(path: Path) -> bool:
+    """Whether it is what a process killed while it wrote has left, or one at work is writing."""
+    return any(fnmatch(path.name, f".{name}.*.tmp") for name in OWN)
