@@ -212,8 +212,9 @@ def test_runs_without_values_are_not_evaluated_together(trained: Path, tmp_path:
     empty = tmp_path / "empty"
     empty.mkdir()
     shutil.copy(trained / "recipe.json", empty)
-    with pytest.raises(RunError, match=r"empty holds no trained model: it has no best\.safetensors"):
-        evaluate_together([trained, empty])
+    for runs in ([trained, empty], [empty, trained]):
+        with pytest.raises(RunError, match=r"empty holds no trained model: it has no best\.safetensors"):
+            evaluate_together(runs)
 
 
 def test_pooling_is_not_for_texts(tmp_path: Path) -> None:
