@@ -19,6 +19,7 @@ from toys import LEARN, QUICK, sequences, signs
 
 import eirehn.sklearn.base
 from eirehn.sklearn import ElasticClassifier, ElasticForecaster, ElasticRegressor
+from eirehn.training.stability import UnstableTraining
 
 # Python's filters of warnings are shared by all threads, and one that ends its own puts back those of another's.
 THREADS = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")
@@ -395,7 +396,7 @@ def test_other_channels_than_fitted() -> None:
 def test_a_training_that_diverges_says_so() -> None:
     x = sequences()
     settings = {**QUICK, "learning_rate": 1e30, "weight_decay": 1e30}
-    with pytest.raises(ValueError, match="diverged"):
+    with pytest.warns(UnstableTraining), pytest.raises(ValueError, match="diverged"):
         ElasticClassifier(**settings).fit(x, signs(x))
 
 

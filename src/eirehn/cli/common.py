@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -14,11 +15,15 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
+FAILED = 1
+"""Exit code of a training that ran, but of which a seed stopped or diverged."""
+
+
 class UsageError(Exception):
     """What was typed cannot be meant."""
 
 
-def make_parser(name: str, command: Callable[[list[str]], None]) -> ArgumentParser:
+def make_parser(name: str, command: Callable[[list[str]], int | None]) -> ArgumentParser:
     from jsonargparse import ArgumentParser, set_parsing_settings
 
     set_parsing_settings(docstring_parse_attribute_docstrings=True)
@@ -90,6 +95,11 @@ def check_apart(flag: str, path: Path | None, *runs: Path) -> None:
     for run in runs:
         if path is not None and RunFolder(run).consists_of(path):
             raise UsageError(f"{flag} must be a file of its own, and {path} is a part of the run")
+
+
+def diverged(value: float | None) -> bool:
+    """Whether a result's value is that of a seed which never had one."""
+    return value is None or math.isnan(value)
 
 
 def console() -> Console:

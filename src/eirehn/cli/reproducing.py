@@ -7,14 +7,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import UsageError, as_command, check_can_be_written, console, going_on, make_parser, parse
+from .common import (
+    FAILED,
+    UsageError,
+    as_command,
+    check_can_be_written,
+    console,
+    diverged,
+    going_on,
+    make_parser,
+    parse,
+)
 
 if TYPE_CHECKING:
     from ..recipes.experiments import Experiment
     from ..training.recipe import Recipe
 
 
-def reproduce(given: list[str]) -> None:
+def reproduce(given: list[str]) -> int:
     """Trains everything behind a table of the paper and writes results.json and report.html."""
     parser = make_parser("reproduce", reproduce)
     parser.add_argument("name", type=str, help="synthetic, weight-updates, har, ptb or figure1")
@@ -33,11 +43,12 @@ def reproduce(given: list[str]) -> None:
             raise UsageError(f"--{name} must be at least 1, got {asked[name]}")
     if asked.name == "figure1":
         _figure1(asked.out or Path("runs/figure1"))
-        return
+        return 0
     from ..recipes.experiments import Cut, experiments
     from ..recipes.reproduce import reproduce as carry_out
     from ..report.table import markdown_table
-    from ..training.progress import Display
+    from ..training.progress import Display, seeds_in_words
+    from ..training.stability import stopped_seeds
 
     known = experiments()
     if asked.name not in known:
@@ -51,9 +62,11 @@ def reproduce(given: list[str]) -> None:
     with Display(console()) as display:
 
         def ended(recipe: Recipe, result: dict[str, Any]) -> None:
-            values = [value for value in result["values"] if value is not None]
+            values = [value for value in result["values"] if not diverged(value)]
             mean = f"{sum(values) / len(values):.4g}" if values else "diverged"
-            display.print(f"{recipe.name}: test {result['metric']} {mean} in {result['seconds']:.0f} s")
+            stopped = list(stopped_seeds(recipe.seeds, result))
+            early = f"; training of {seeds_in_words(stopped)} stopped early" if stopped else ""
+            display.print(f"{recipe.name}: test {result['metric']} {mean} in {result['seconds']:.0f} s{early}")
 
         results = going_on(
             lambda: carry_out(
@@ -73,6 +86,8 @@ def reproduce(given: list[str]) -> None:
         write_json(asked.results, results)
     print(markdown_table(results))
     print(f"results: {folder / 'results.json'}\nreport: {folder / 'report.html'}")
+    failed = any(row["stopped_seeds"] or any(map(diverged, row["values"])) for row in results["rows"])
+    return FAILED if failed else 0
 
 
 def chosen_rows(experiment: Experiment, asked: Sequence[str] | None) -> list[str] | None:

@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import UsageError, console, going_on, make_parser, parse, value_of
+from .common import FAILED, UsageError, console, diverged, going_on, make_parser, parse, value_of
 
 if TYPE_CHECKING:
     from ..training.recipe import Recipe
 
 
-def train(given: list[str]) -> None:
+def train(given: list[str]) -> int:
     """Trains one recipe; every field of it is a flag, and a YAML file may hold any of them. `--data FILE` is short
     for `--data.path FILE`."""
     from ..recipes import find
     from ..training.recipe import DATA, Recipe, data_kind
 
     if any(word == "--resume" or word.startswith("--resume=") for word in given):
-        _resume(given)
-        return
+        return _resume(given)
     parser = make_parser("train", train)
     parser.add_argument("--recipe", type=str | None, help="start from a recipe of `eirehn recipes`")
     parser.add_argument("--config", action="config", help="YAML file with any fields of a recipe")
@@ -56,10 +54,10 @@ def train(given: list[str]) -> None:
         raise UsageError("a recipe is named once, by --recipe on the command line; a YAML file holds fields")
     recipe = _recipe(asked)
     _tell_of_reading(recipe)
-    _train(recipe, asked.out or Path("runs") / recipe.name)
+    return _train(recipe, asked.out or Path("runs") / recipe.name)
 
 
-def _resume(given: list[str]) -> None:
+def _resume(given: list[str]) -> int:
     """Goes on with a run. One that has ended can be made longer, and the end of any changed, as long as no step it
     has taken would have been another."""
     from ..training.folder import RunFolder
@@ -72,7 +70,7 @@ def _resume(given: list[str]) -> None:
     asked = parse(parser, given)
     end = asked.optimisation
     _tell_of_reading(RunFolder(asked.resume).recipe())
-    _train(lengthen(asked.resume, epochs=end.epochs, cooldown=end.cooldown), asked.resume)
+    return _train(lengthen(asked.resume, epochs=end.epochs, cooldown=end.cooldown), asked.resume)
 
 
 def _tell_of_reading(recipe: Recipe) -> None:
@@ -82,16 +80,18 @@ def _tell_of_reading(recipe: Recipe) -> None:
         print(f"eirehn: reading {path}, once; a gigabyte takes minutes", file=sys.stderr)
 
 
-def _train(recipe: Recipe, folder: Path) -> None:
+def _train(recipe: Recipe, folder: Path) -> int:
     from ..training.fit import first_process
     from ..training.fit import train as carry_out
     from ..training.progress import Display
+    from ..training.stability import stopped_seeds
 
     with Display(console()) as display:
         result = going_on(lambda: carry_out(recipe, folder, tell=display))
     if first_process():
         _print_result(recipe.seeds, result)
         print(f"run: {folder}")
+    return FAILED if stopped_seeds(recipe.seeds, result) or any(map(diverged, result["values"])) else 0
 
 
 def _recipe(asked: Any) -> Recipe:
@@ -183,9 +183,13 @@ def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _print_result(seeds: Sequence[int], result: dict[str, Any]) -> None:
+    from ..training.stability import stopped_seeds
+
+    stopped = stopped_seeds(seeds, result)
     for seed, value, epoch, depth in zip(
         seeds, result["values"], result["best_epoch"], result["depth"], strict=True
     ):
-        shown = "diverged" if value is None or math.isnan(value) else f"{value:.6g}"
+        shown = "diverged" if diverged(value) else f"{value:.6g}"
         which = "last" if result.get("best_validation") is None else "best"
-        print(f"seed {seed}: test {result['metric']} {shown} ({which} epoch {epoch}, depth {depth:.2f})")
+        early = f", training stopped after epoch {stopped[seed]}: gradients not finite" if seed in stopped else ""
+        print(f"seed {seed}: test {result['metric']} {shown} ({which} epoch {epoch}, depth {depth:.2f}{early})")

@@ -14,6 +14,7 @@ from ..data.har import HarData
 from ..models import SHALLOW, Network
 from ..report.published import published
 from ..training.recipe import Hardware, Recipe
+from ..training.stability import stopped_seeds
 from . import har, ptb, synthetic
 
 
@@ -83,6 +84,7 @@ def row(recipe: Recipe, result: dict[str, Any]) -> dict[str, Any]:
         "seconds": result["seconds"],
         "depth": statistics.fmean(math.nan if depth is None else depth for depth in result["depth"]),
         "best_epoch": result["best_epoch"],
+        "stopped_seeds": list(stopped_seeds(recipe.seeds, result)),
         "commit": result.get("commit"),
         "machine": result.get("machine"),
     }

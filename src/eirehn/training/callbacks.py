@@ -61,7 +61,8 @@ class History(pl.Callback):
         return {"epochs": self.epochs}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.epochs = list(state["epochs"])
+        older = {"steps_left_out": "skipped_steps"}  # as version 0.1 called them
+        self.epochs = [{older.get(name, name): own for name, own in epoch.items()} for epoch in state["epochs"]]
 
 
 class Saving(pl.Callback):
@@ -103,7 +104,9 @@ class Saving(pl.Callback):
             self._save_if_due(trainer, task)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
-        self._save_if_due(trainer, task, last=trainer.current_epoch + 1 == trainer.max_epochs)
+        self._save_if_due(
+            trainer, task, last=trainer.should_stop or trainer.current_epoch + 1 == trainer.max_epochs
+        )
 
     def _save_if_due(self, trainer: pl.Trainer, task: pl.LightningModule, *, last: bool = False) -> None:
         stop = self._asked_to_stop(trainer)

@@ -154,7 +154,7 @@ def _form(leaf: Any) -> Any:
 @contextmanager
 def _unchanged(task: Task, optimizer: torch.optim.Optimizer) -> Iterator[None]:
     """Puts back what a step changes: values, averages, sums, the optimiser's state and the generators."""
-    tensors = [*task.parameters(), *task.averages.values, task.sums, task.left_out, *_state(optimizer)]
+    tensors = [*task.parameters(), *task.averages.values, task.sums, task.skipped, *_state(optimizer)]
     before = [each.detach().clone() for each in tensors]
     with torch.random.fork_rng([task.device]), torch.no_grad():
         with torch.enable_grad():

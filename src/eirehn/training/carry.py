@@ -144,8 +144,9 @@ def _forget(task: dict[str, Any], back: Tensor) -> None:
     task["carried"] = tree_map_only(Tensor, emptied, task["carried"])
     task["sums"][:, back] = 0
     task["averages"]["count"][back] = 0
-    if "left_out" in task:  # which older states do not tell
-        task["left_out"][back] = 0
+    if "skipped" in task:  # which states of older versions do not have
+        task["skipped"][back] = 0
+        task["stopped"][back] = -1
     least = task.get("retreats", {}).get("least", torch.empty(0))
     if len(least):
         task["retreats"]["least"] = least.masked_fill(back, torch.inf)

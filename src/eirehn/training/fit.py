@@ -34,6 +34,7 @@ from .modules import Task
 from .progress import Event, Telling
 from .provenance import provenance
 from .recipe import Recipe
+from .stability import Watch
 from .tasks import Classification, LanguageModelling, Regression
 
 TASKS: dict[str, type[Task]] = {
@@ -77,7 +78,7 @@ def _train(recipe: Recipe, run: RunFolder, tell: Callable[[Event], None], save_s
     history = History(run.metrics, recipe.seeds)
     saving = Saving(run.checkpoint, seconds=save_seconds, on_save=lambda task: export(task, recipe, run.path))
     with quiet(), seeded(recipe.seeds[0]):
-        trainer = make_trainer(recipe, run.path, [history, saving, Telling(recipe.name, tell)])
+        trainer = make_trainer(recipe, run.path, [history, Watch(recipe.seeds), saving, Telling(recipe, tell)])
         checkpoint = run.checkpoint if run.checkpoint.exists() else None
         interruptible(trainer, task, Data(recipe, splits), checkpoint)
         # A run may have been killed between its last epoch and this line, or come here after it.
@@ -316,6 +317,7 @@ def summary(task: Task, recipe: Recipe, splits: Splits, seconds: float) -> dict[
         "values": best,
         "final_values": final,
         "best_epoch": (task.best.epoch + 1).tolist(),
+        "stopped_epoch": [None if epoch < 0 else epoch + 1 for epoch in task.stopped.tolist()],
         "best_validation": (task.sign * task.best.score).tolist() if len(splits.validation.x) else None,
         "depth": depth,
         "parameters": sum(value[0].numel() for value in task.ensemble.stacked if value.requires_grad),

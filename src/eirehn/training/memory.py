@@ -16,6 +16,7 @@ from .fit import Data, check_new, interruptible, make_task, make_trainer, quiet
 from .modules import Task
 from .progress import Event, Telling
 from .recipe import Recipe
+from .stability import Watch
 
 ONE_AT_A_TIME = threading.Lock()
 """torch's generators, which initial values and dropout draw from, are shared by all threads of a process."""
@@ -70,9 +71,11 @@ def _train(recipe: Recipe, patience: int | None, tell: Callable[[Event], None] |
     check_new(recipe)
     task = make_task(recipe)
     rise = int(recipe.optimisation.warmup * recipe.optimisation.epochs)
-    callbacks: list[pl.Callback] = [] if patience is None else [Patience(patience, rise)]
+    callbacks: list[pl.Callback] = [Watch(recipe.seeds)]
+    if patience is not None:
+        callbacks.append(Patience(patience, rise))
     if tell is not None:
-        callbacks.append(Telling(recipe.name, tell))
+        callbacks.append(Telling(recipe, tell))
     with quiet(), seeded(recipe.seeds[0]):
         trainer = make_trainer(recipe, None, callbacks)
         interruptible(trainer, task, Data(recipe, recipe.data.load()))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import pytorch_lightning as pl
@@ -46,7 +47,8 @@ class Task(pl.LightningModule):
         # Not buffers: those follow the weights' type, and several processes would overwrite each other's.
         self.best = Best(self.ensemble)
         self.sums = torch.zeros(2, self.ensemble.size, dtype=torch.float64)  # this epoch's losses and sequences
-        self.left_out = torch.zeros(self.ensemble.size, dtype=torch.float64)  # its steps whose gradients overflowed
+        self.skipped = torch.zeros(self.ensemble.size, dtype=torch.float64)  # its steps without finite gradients
+        self.stopped = torch.full((self.ensemble.size,), -1)  # the epoch after which a member learns no more, or -1
         self.averages = Averages(optimisation, list(self.ensemble.stacked))
         self.retreats = Retreats(optimisation, self.ensemble.size)
 
@@ -84,7 +86,7 @@ class Task(pl.LightningModule):
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
 
     def on_train_start(self) -> None:
-        self.sums, self.left_out = self.sums.to(self.device), self.left_out.to(self.device)
+        self.sums, self.skipped = self.sums.to(self.device), self.skipped.to(self.device)
         self.averages.place_like(list(self.ensemble.stacked))
         self.best.place_like(self.ensemble)
         self.retreats.place(self.device)
@@ -114,7 +116,8 @@ class Task(pl.LightningModule):
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["task"] = {
             "sums": self.sums,
-            "left_out": self.left_out,
+            "skipped": self.skipped,
+            "stopped": self.stopped,
             "averages": self.averages.state_dict(),
             "best": self.best.state_dict(),
             "retreats": self.retreats.state_dict(),
@@ -124,7 +127,8 @@ class Task(pl.LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         state = checkpoint["task"]
         self.sums, self.carried = state["sums"], state["carried"]
-        self.left_out = state.get("left_out", self.left_out)  # which older states do not tell
+        # Which states of older versions do not have.
+        self.skipped, self.stopped = state.get("skipped", self.skipped), state.get("stopped", self.stopped)
         self.averages.load_state_dict(state["averages"])
         self.best.load_state_dict(state["best"])
         if "retreats" in state:  # trainings of before there were any do not ask for them
@@ -132,7 +136,7 @@ class Task(pl.LightningModule):
 
     def on_train_epoch_start(self) -> None:
         self.sums.zero_()
-        self.left_out.zero_()
+        self.skipped.zero_()
         self.carried = None
         self.averages.start_epoch(self.current_epoch)
 
@@ -186,18 +190,33 @@ class Task(pl.LightningModule):
         if self.optimisation.penalty:
             self.ensemble.add_penalty(self.optimisation.penalty)
         if self.optimisation.clip is not None:
-            self.left_out += self.ensemble.clip_gradients(self.optimisation.clip)
+            self.skipped += self.ensemble.clip_gradients(self.optimisation.clip)
         if self.retreats:
             self.ensemble.scale_gradients(self.retreats.share)
 
     def optimizer_step(self, epoch: int, batch_index: int, optimizer: Any, closure: Any = None) -> None:
-        if self.captured is None:
-            super().optimizer_step(epoch, batch_index, optimizer, closure)
-        else:
-            closure()  # calls training_step, and has no loss to go back from
-            self.captured(self._batch)
+        with self._stopped_held():
+            if self.captured is None:
+                super().optimizer_step(epoch, batch_index, optimizer, closure)
+            else:
+                closure()  # calls training_step, and has no loss to go back from
+                self.captured(self._batch)
         if self.captured is None or not self.captured.averages:
             self.averages.update(list(self.ensemble.stacked))
+
+    @contextmanager
+    def _stopped_held(self) -> Iterator[None]:
+        """Members that have stopped keep their values: weight decay would go on changing them."""
+        stopped = self.stopped >= 0
+        if not stopped.any():
+            yield
+            return
+        with torch.no_grad():
+            held = [value[stopped].clone() for value in self.ensemble.stacked]
+            with torch.enable_grad():
+                yield
+            for value, own in zip(self.ensemble.stacked, held, strict=True):
+                value[stopped] = own
 
     def on_validation_epoch_start(self) -> None:
         self._totals: list[Tensor] = []
@@ -266,6 +285,14 @@ class Task(pl.LightningModule):
         self.averages.swap(list(self.ensemble.stacked))
         if lost is not None:
             self._retreat(lost)
+        self._stop_unstable()
+
+    def _stop_unstable(self) -> None:
+        """Members none of whose steps in this epoch could be taken, or whose values are not finite, stop here."""
+        broken = self.skipped >= self.trainer.num_training_batches  # (M,)
+        for value in self.ensemble.stacked:
+            broken = broken | ~value.reshape(len(value), -1).isfinite().all(1)
+        self.stopped[broken.cpu() & (self.stopped < 0)] = self.current_epoch
 
     def _retreat(self, lost: Tensor) -> None:
         """Members that are lost, (M,), go back to their best epoch, and on more slowly."""
@@ -286,11 +313,12 @@ class Task(pl.LightningModule):
         self.averages.swap(list(self.ensemble.stacked))
         self.best.take(loss, self.current_epoch, self.ensemble)
         self.averages.swap(list(self.ensemble.stacked))
+        self._stop_unstable()
 
     def _tell(self, loss: Tensor, metric: Tensor, depth: Tensor) -> None:
         self.latest = {"train_loss": loss, self.metric: metric, "depth": depth}
         if self.optimisation.clip is not None:
-            self.latest["steps_left_out"] = self.left_out.clone()
+            self.latest["skipped_steps"] = self.skipped.clone()
 
     def _train_loss(self) -> Tensor:
         sums: Tensor = self._sum_over_processes(self.sums)

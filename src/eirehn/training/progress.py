@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from .modules import Task
+from .recipe import Recipe
 
 
 @dataclass(frozen=True)
@@ -26,15 +27,18 @@ class Event:
     epoch: int
     epochs: int
     figures: dict[str, float]
-    """Means over the seeds at the end of the last epoch."""
+    """Means over the seeds that still learn, at the end of the last epoch."""
+    stopped: tuple[int, ...] = ()
+    """The seeds that learn no more."""
 
 
 class Telling(pl.Callback):
     """Tells of the end of every epoch, and of steps now and then."""
 
-    def __init__(self, run: str, tell: Callable[[Event], None]) -> None:
-        self.run, self.tell = run, tell
+    def __init__(self, recipe: Recipe, tell: Callable[[Event], None]) -> None:
+        self.run, self.seeds, self.tell = recipe.name, recipe.seeds, tell
         self._figures: dict[str, float] = {}
+        self._stopped: tuple[int, ...] = ()
         self._told = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
@@ -46,7 +50,9 @@ class Telling(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
         assert isinstance(task, Task)
-        self._figures = {name: values.nanmean().item() for name, values in task.latest.items()}
+        learning = task.stopped < 0
+        self._figures = {name: values.cpu()[learning].nanmean().item() for name, values in task.latest.items()}
+        self._stopped = tuple(seed for seed, alive in zip(self.seeds, learning, strict=True) if not alive)
         self._tell(trainer, trainer.current_epoch + 1)
 
     def _tell(self, trainer: pl.Trainer, epoch: int) -> None:
@@ -54,7 +60,7 @@ class Telling(pl.Callback):
         if trainer.is_global_zero:
             epochs = trainer.max_epochs or 1
             steps = int(epochs * trainer.num_training_batches)
-            self.tell(Event(self.run, trainer.global_step, steps, epoch, epochs, self._figures))
+            self.tell(Event(self.run, trainer.global_step, steps, epoch, epochs, self._figures, self._stopped))
 
 
 class Display:
@@ -118,7 +124,14 @@ class Display:
 
 def _text(event: Event) -> str:
     known = {name: value for name, value in event.figures.items() if not math.isnan(value)}
-    if known.get("steps_left_out") == 0:  # as it should be
-        del known["steps_left_out"]
-    figures = (f"{name.replace('_', ' ')} {value:.4g}" for name, value in known.items())
-    return "  ".join([f"epoch {event.epoch}/{event.epochs}", *figures])
+    if known.get("skipped_steps") == 0:  # as it should be
+        del known["skipped_steps"]
+    words = [f"epoch {event.epoch}/{event.epochs}"]
+    words += [f"{name.replace('_', ' ')} {value:.4g}" for name, value in known.items()]
+    if event.stopped:
+        words.append(f"stopped: {seeds_in_words(event.stopped)}")
+    return "  ".join(words)
+
+
+def seeds_in_words(seeds: Sequence[int]) -> str:
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"

@@ -138,7 +138,7 @@ class FusedUpdate:
             self.rule,
             [part for part in parts if part.group >= 0 or part.average is not None],
             self.rates,
-            self.task.left_out,
+            self.task.skipped,
             step=steps[0] if steps else None,
             share=self.task.retreats.share if self.task.retreats else None,
         )

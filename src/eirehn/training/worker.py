@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import warnings
 from dataclasses import asdict
 from typing import Any
 
@@ -22,6 +23,7 @@ def main() -> None:
     from .callbacks import Stopped
     from .fit import train
     from .folder import RunFolder
+    from .stability import UnstableTraining
 
     events = os.dup(1)
     os.dup2(2, 1)  # the way to the parent is for events alone
@@ -34,6 +36,15 @@ def main() -> None:
             events = os.open(os.devnull, os.O_WRONLY)
             os.kill(os.getpid(), signal.SIGTERM)
 
+    show = warnings.showwarning
+
+    def showwarning(message: Warning | str, category: type[Warning], *where: Any, **options: Any) -> None:
+        if issubclass(category, UnstableTraining):
+            tell(warning=str(message))
+        else:
+            show(message, category, *where, **options)
+
+    warnings.showwarning = showwarning
     for line in sys.stdin:
         folder = json.loads(line)
         try:

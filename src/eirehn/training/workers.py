@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,6 +23,7 @@ from .folder import RunFolder
 from .progress import Event
 from .provenance import cores
 from .recipe import Recipe
+from .stability import UnstableTraining
 
 
 def train_all(
@@ -137,6 +139,8 @@ class _Pool:
                 raise RunError(f"the process that trained {name} died ({why})")
         elif "event" in message:
             self.tell(Event(**message["event"]))
+        elif "warning" in message:
+            warnings.warn(message["warning"], UnstableTraining, stacklevel=2)
         elif "done" in message:
             recipe = self.recipes[message["done"]]
             result = RunFolder(message["done"]).read_result()

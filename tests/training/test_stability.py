@@ -1,0 +1,204 @@
+"""No training fails in silence: skipped steps are reported, and a seed that learns nothing stops."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+import warnings
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from small import DATA, small
+
+from eirehn.cli import main
+from eirehn.files import read_json
+from eirehn.loading import read_values
+from eirehn.training.ensemble import Ensemble
+from eirehn.training.fit import train
+from eirehn.training.folder import RunFolder
+from eirehn.training.memory import Tensors, train_in_memory
+from eirehn.training.progress import Display, Event
+from eirehn.training.recipe import Recipe
+from eirehn.training.stability import UnstableTraining
+from eirehn.training.workers import train_all
+
+STEPS = 4  # an epoch of `small`
+BECAUSE = "because their gradients were not finite"
+
+
+def exploding(**options: Any) -> Recipe:
+    """The first training step takes the weights so far that the loss of all others is infinite."""
+    return small("SREHN", **{"clip": 1.0, "epochs": 5, "learning_rate": 1e30, **options})
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, which: dict[int, set[int]]) -> None:
+    """Makes the gradients of member m NaN at the training steps `which[m]`, counted from 0."""
+    clip, step = Ensemble.clip_gradients, [0]
+
+    def spoiled(self: Ensemble, norm: float) -> torch.Tensor:
+        for member, steps in which.items():
+            if step[0] in steps:
+                self.stacked[0].grad[member] = torch.nan
+        step[0] += 1
+        return clip(self, norm)
+
+    monkeypatch.setattr(Ensemble, "clip_gradients", spoiled)
+
+
+def test_a_training_whose_every_step_is_skipped_stops_and_says_so(tmp_path: Path) -> None:
+    with pytest.warns(UnstableTraining) as caught:
+        result = train(exploding(), tmp_path / "run")
+    texts = [str(warning.message) for warning in caught]
+    assert all("The network is unstable: lower the learning rate" in text for text in texts)
+    assert [text.split(".")[0] for text in texts] == [
+        *(f"seed {seed}: 3 of the 4 steps of epoch 1 were skipped {BECAUSE}" for seed in (0, 1)),
+        *(f"seed {seed}: training stopped after epoch 2: no step of it had a finite gradient" for seed in (0, 1)),
+    ]
+    assert result["stopped_epoch"] == [2, 2]
+    assert read_json(tmp_path / "run" / "result.json")["stopped_epoch"] == [2, 2]
+    assert len((tmp_path / "run" / "metrics.csv").read_text().splitlines()) == 5  # two epochs, and not five
+
+
+def test_other_seeds_go_on_and_a_stopped_one_keeps_its_values(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = {"epochs": 4, "clip": 1.0, "optimizer": "adamw", "weight_decay": 0.5, "precision": "64-true"}
+    alone = train(small(seeds=(0,), **options), tmp_path / "alone")
+    spoil(monkeypatch, {1: set(range(STEPS, 2 * STEPS))})  # the second epoch
+    events: list[Event] = []
+    with pytest.warns(UnstableTraining, match="seed 1: training stopped after epoch 2: no step of it"):
+        result = train(small(seeds=(0, 1), **options), tmp_path / "both", tell=events.append)
+    assert result["stopped_epoch"] == [None, 2]
+    assert result["values"][0] == pytest.approx(alone["values"][0], rel=1e-9)
+    assert [event.stopped for event in events if event.step == 3 * STEPS][-1] == (1,)
+    history = [line.split(",") for line in (tmp_path / "both" / "metrics.csv").read_text().splitlines()]
+    metric = [float(row[3]) for row in history[1:] if row[1] == "1"]
+    assert metric[1] == metric[2] == metric[3] != metric[0]  # weight decay would change it
+    assert history[0][-1] == "skipped_steps"
+    assert [float(row[-1]) for row in history[1:] if row[1] == "1"][1] == STEPS
+
+
+def test_the_progress_of_stopped_seeds_is_not_averaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    spoil(monkeypatch, {1: set(range(STEPS))})
+    events: list[Event] = []
+    with pytest.warns(UnstableTraining):
+        train(small(seeds=(0, 1), epochs=2, clip=1.0), tmp_path / "run", tell=events.append)
+    rows = [line.split(",") for line in (tmp_path / "run" / "metrics.csv").read_text().splitlines()[1:]]
+    assert events[-1].figures["train_loss"] == pytest.approx(float(rows[-2][2]))  # seed 0 alone
+    assert "stopped: seed 1" in shown(events[-1])
+    assert "stopped: seeds 1, 3" in shown(replace(events[-1], stopped=(1, 3)))
+    assert "stopped" not in shown(replace(events[-1], stopped=()))
+
+
+def shown(event: Event) -> str:
+    text = io.StringIO()
+    with Display(Console(file=text, width=300)) as display:
+        display(replace(event, epoch=0))
+        display(event)
+    return text.getvalue()
+
+
+def test_some_skipped_steps_are_a_warning_once_and_few_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spoil(monkeypatch, {1: {1, 5, 6}})  # 1 step of the first epoch, 2 of the second
+    with pytest.warns(UnstableTraining) as caught:
+        result = train(small(seeds=(0, 7), clip=1.0), tmp_path / "run")
+    (warning,) = caught
+    assert str(warning.message).startswith("seed 7: 1 of the 4 steps of epoch 1 were skipped")
+    assert result["stopped_epoch"] == [None, None]
+    monkeypatch.undo()
+    spoil(monkeypatch, {0: {3}})
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        many = replace(small(seeds=(0,), clip=1.0, batch_size=2, epochs=1), name="many")  # 30 steps
+        train(many, tmp_path / "many")
+
+
+def test_weights_that_are_not_finite_stop_a_training_without_clipping(tmp_path: Path) -> None:
+    with pytest.warns(
+        UnstableTraining, match=r"seed 0: training stopped after epoch 1: its weights are not finite"
+    ):
+        result = train(exploding(clip=None, seeds=(0,)), tmp_path / "run")
+    assert result["stopped_epoch"] == [1]
+
+
+def test_a_killed_training_that_had_stopped_ends_as_it_was(tmp_path: Path) -> None:
+    with pytest.warns(UnstableTraining):
+        result = train(exploding(), tmp_path / "run")
+    (tmp_path / "run" / "result.json").unlink()
+    history, last = (tmp_path / "run" / "metrics.csv").read_text(), values(tmp_path / "run")
+    again = train(exploding(), tmp_path / "run")  # without a warning: there is no further epoch
+    assert again["stopped_epoch"] == result["stopped_epoch"]
+    assert again["values"] == result["values"]
+    assert (tmp_path / "run" / "metrics.csv").read_text() == history
+    for name, value in values(tmp_path / "run").items():
+        assert torch.equal(value, last[name])
+
+
+def values(run: Path) -> dict[str, torch.Tensor]:
+    return read_values(run / "last.safetensors")
+
+
+def test_in_memory_too() -> None:
+    data = Tensors(DATA.load(), "regression", 2, last=False)
+    with pytest.warns(UnstableTraining) as caught:
+        train_in_memory(replace(exploding(seeds=(0,)), data=data))
+    assert str(caught[-1].message).startswith("seed 0: training stopped after epoch 2")
+
+
+def test_an_estimator_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    from eirehn.sklearn import ElasticClassifier
+
+    X = np.random.default_rng(0).normal(size=(32, 20, 2))
+    spoil(monkeypatch, {0: {2, 3}})  # both steps of the second epoch
+    with pytest.warns(UnstableTraining, match="training stopped after epoch 2"):
+        ElasticClassifier(hidden_size=4, epochs=3, random_state=0).fit(X, X[:, 0, 1] > 0)
+
+
+def run_command(recipe: Recipe, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    config = folder.parent / "recipe.json"
+    content = asdict(recipe)
+    content["data"] = {"kind": "synthetic", **content["data"]}
+    config.write_text(json.dumps(content))
+    command = [sys.executable, "-m", "eirehn", "train", "--config", str(config), "--out", str(folder), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_the_command_ends_with_an_exit_code_and_one_line_a_seed(tmp_path: Path) -> None:
+    done = run_command(exploding(), tmp_path / "run")
+    assert done.returncode == 1
+    said = [line for line in done.stderr.splitlines() if "warning" in line]
+    assert [line.split(":")[2] for line in said] == [" seed 0", " seed 1"] * 2  # some steps, then all of them
+    assert all(line.startswith("eirehn: warning: seed") and ".py" not in line for line in said)
+    assert "training stopped after epoch 2: gradients not finite" in done.stdout
+    assert "Traceback" not in done.stderr
+    assert run_command(exploding(), tmp_path / "run").returncode == 1  # it had ended, and as before
+    assert run_command(small(), tmp_path / "fine").returncode == 0
+
+
+def test_processes_pass_their_warnings_on(tmp_path: Path) -> None:
+    recipe = exploding(seeds=(5,))
+    with pytest.warns(UnstableTraining) as caught:
+        (result,) = train_all([recipe], tmp_path, jobs=1, tell=lambda event: None)
+    assert str(caught[-1].message).startswith("seed 5: training stopped after epoch 2")
+    assert result["stopped_epoch"] == [2]
+
+
+def test_reproduce_has_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """By the results of a run that had ended."""
+    words = ["reproduce", "synthetic", "--rows", "rnn-20", "--epochs", "1", "--seeds", "1", "--sequences", "20"]
+    words += ["--out", str(tmp_path), "--jobs", "1"]
+    assert main(words) == 0
+    run = RunFolder(tmp_path / "synthetic-rnn-20")
+    run.result.write_text(json.dumps({**json.loads(run.result.read_text()), "stopped_epoch": [1]}))
+    assert main(words) == 1
+    capsys.readouterr()
