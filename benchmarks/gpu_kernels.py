@@ -29,9 +29,9 @@ from test_ops_triton import Case, Problem, errors, make
 
 from eirehn.ops.triton import Launch, backward, default_launch, forward
 
-HAR = Case(kind="printed", H=48, Z=24, sizes=(200,) * 128, R=4, gates="never")
-SYNTHETIC = Case(kind="printed", H=20, Z=10, sizes=(20,) * 20, R=6, gates="never")
-WIDE = Case(kind="printed", H=128, Z=64, sizes=(64,) * 32, R=4, gates="never")
+HAR = Case(kind="paper", H=48, Z=24, sizes=(200,) * 128, R=4, gates="never")
+SYNTHETIC = Case(kind="paper", H=20, Z=10, sizes=(20,) * 20, R=6, gates="never")
+WIDE = Case(kind="paper", H=128, Z=64, sizes=(64,) * 32, R=4, gates="never")
 
 
 def passes(case: Case, problem: Problem, launch: Launch) -> tuple[Callable[[], object], Callable[[], object]]:

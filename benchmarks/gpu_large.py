@@ -31,11 +31,9 @@ from test_ops_triton import Case, Problem, expected, make
 
 from eirehn.ops.triton.large import LargeLaunch, backward, default_launch, forward
 
-TARGET = Case(
-    kind="printed", H=1200, Z=600, sizes=(20,) * 35, R=4, gates="never", costed=False, dtype=torch.bfloat16
-)
+TARGET = Case(kind="paper", H=1200, Z=600, sizes=(20,) * 35, R=4, gates="never", costed=False, dtype=torch.bfloat16)
 SHORT = Case(
-    kind="printed", H=1200, Z=600, sizes=(20, 20, 13), R=3, gates="never", costed=False, dtype=torch.bfloat16
+    kind="paper", H=1200, Z=600, sizes=(20, 20, 13), R=3, gates="never", costed=False, dtype=torch.bfloat16
 )
 LAUNCHES = [
     default_launch(torch.bfloat16),

@@ -31,7 +31,7 @@ class Recurrence(torch.autograd.Function):
         ctx.back, ctx.sizes = back, sizes
         weights = Weights(*(each[None] for each in w))
         out, _, _, saved = forward(
-            u[None], h0[None], weights, *sizes, kind="printed", max_depth=4, launch=ahead, keep=True,
+            u[None], h0[None], weights, *sizes, kind="paper", max_depth=4, launch=ahead, keep=True,
             out_dtype=torch.float32,
         )  # fmt: skip
         ctx.save_for_backward(u, h0, out, *w)
@@ -43,7 +43,7 @@ class Recurrence(torch.autograd.Function):
         u, h0, out, *w = ctx.saved_tensors
         weights = Weights(*(each[None] for each in w))
         d_u, d_h0, grads = backward(
-            u[None], h0[None], weights, *ctx.sizes, out, d_out.contiguous()[None], None, kind="printed",
+            u[None], h0[None], weights, *ctx.sizes, out, d_out.contiguous()[None], None, kind="paper",
             max_depth=4, launch=ctx.back, saved=ctx.saved,
         )  # fmt: skip
         return None, None, None, d_u[0], d_h0[0], *(each[0] for each in grads)

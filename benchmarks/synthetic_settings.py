@@ -28,7 +28,7 @@ class Settings:
     system: str = "EIREHN"
     hidden: int = 20
     depth: int = 10
-    weight_update: str = "printed"
+    weight_update: str = "paper"
     initial: dict[str, float] = field(default_factory=dict)
     scale: dict[str, float] = field(default_factory=dict)
     """Factors by group: those of GROUPS, and `head`."""

@@ -18,7 +18,7 @@ Array = npt.NDArray[np.float64]
 Params = Mapping[str, npt.NDArray[Any]]
 
 SYSTEMS = ("RHN", "SRHN", "SREHN", "EIREHN")
-WEIGHT_UPDATES = ("printed", "recursive", "additive", "scaling", "outer", "none")
+WEIGHT_UPDATES = ("paper", "recursive", "additive", "scaling", "outer", "none")
 ACT_KINDS = ("RNN_TANH", "RNN_RELU", "GRU", "LSTM")
 
 
@@ -65,7 +65,7 @@ def highway(
     h0: npt.ArrayLike,
     *,
     max_depth: int,
-    weight_update: str = "printed",
+    weight_update: str = "paper",
     lengths: Sequence[int] | None = None,
     x_mask: npt.ArrayLike | None = None,
     h_mask: npt.ArrayLike | None = None,

@@ -15,14 +15,14 @@ SYSTEMS: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
     "SREHN": (eirehn.SREHN, {"max_depth": 5}),
     **{
         f"EIREHN-{update}": (eirehn.EIREHN, {"max_depth": 5, "weight_update": update})
-        for update in ("printed", "recursive", "additive", "scaling", "outer", "none")
+        for update in ("paper", "recursive", "additive", "scaling", "outer", "none")
     },
     **{f"ACT-{cell}": (eirehn.ACT, {"cell": cell, "max_depth": 5}) for cell in ("RNN", "GRU", "LSTM")},
 }
 HIGHWAY = [name for name in SYSTEMS if not name.startswith("ACT")]
 ELASTIC = [name for name in HIGHWAY if "REHN" in name]
 # The three ways a network can be built; the other options differ in arithmetic alone.
-KINDS = ["RHN", "SREHN", "EIREHN-printed", "ACT-LSTM"]
+KINDS = ["RHN", "SREHN", "EIREHN-paper", "ACT-LSTM"]
 
 
 def make(name: str, input_size: int, hidden_size: int, *, seed: int = 0, **options: Any) -> Any:
@@ -81,7 +81,7 @@ def oracle_run(name: str, layer: Any, index: int, x: Tensor, state: Tensor, **op
         x.numpy(),
         state.numpy(),
         max_depth=max_depth,
-        weight_update=update or "printed",
+        weight_update=update or "paper",
         **{key: None if value is None else np.asarray(value) for key, value in options.items()},
     )
 

@@ -80,7 +80,7 @@ def test_gradients_of_stacked_parameters(name):
             torch.testing.assert_close(stacked[key][index], parameter.grad, rtol=1e-10, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", ["SREHN", "EIREHN-printed"])
+@pytest.mark.parametrize("name", ["SREHN", "EIREHN-paper"])
 def test_without_stopping_by_data_the_bits_are_the_same(name):
     """Under vmap the loop runs to max_depth: once all gates are shut, going deeper changes nothing."""
     layer = make(name, 2, 3)
@@ -95,7 +95,7 @@ def test_without_stopping_by_data_the_bits_are_the_same(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", quick("RHN", "EIREHN-printed", of=SYSTEMS))
+@pytest.mark.parametrize("name", quick("RHN", "EIREHN-paper", of=SYSTEMS))
 def test_a_compiled_cell_is_one_graph_with_the_same_bits(name):
     layer = make(name, 2, 3)
     x, h0 = draw(layer, 1, 3)
@@ -110,7 +110,7 @@ def test_a_compiled_cell_is_one_graph_with_the_same_bits(name):
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")  # torch's inductor on itself
-@pytest.mark.parametrize("name", ["SREHN", "EIREHN-printed"])
+@pytest.mark.parametrize("name", ["SREHN", "EIREHN-paper"])
 def test_a_cell_compiled_by_inductor(name):
     layer = make(name, 2, 3)
     x, h0 = draw(layer, 1, 3)
@@ -119,7 +119,7 @@ def test_a_cell_compiled_by_inductor(name):
     torch.testing.assert_close(compiled(x[0], h0[0]), layer.cells[0](x[0], h0[0]), rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("name", quick("EIREHN-printed", of=KINDS))
+@pytest.mark.parametrize("name", quick("EIREHN-paper", of=KINDS))
 def test_export(name):
     layer = make(name, 2, 3)
     x, h0 = draw(layer, 3, 2)
@@ -168,7 +168,7 @@ def test_modules_whose_weights_are_plain_tensors(name):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
-@pytest.mark.parametrize("name", ["SREHN", "EIREHN-printed"])
+@pytest.mark.parametrize("name", ["SREHN", "EIREHN-paper"])
 def test_a_traced_layer_runs_to_its_depth(name):
     layer = make(name, 2, 3).eval()
     x, h0 = draw(layer, 3, 2)

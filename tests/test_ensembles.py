@@ -14,7 +14,7 @@ import eirehn
 from eirehn.ops import cpu
 from eirehn.ops.cpu import memory
 
-FUSED = ["RHN", "SRHN", "SREHN", *(f"EIREHN-{kind}" for kind in ("printed", "recursive", "additive", "scaling"))]
+FUSED = ["RHN", "SRHN", "SREHN", *(f"EIREHN-{kind}" for kind in ("paper", "recursive", "additive", "scaling"))]
 
 
 @pytest.fixture(autouse=True)
@@ -76,7 +76,7 @@ def test_members_with_inputs_of_their_own(name, batch):
 
 
 def test_what_members_share_gets_the_sum_of_their_gradients():
-    layers, parameters, frame = ensemble("EIREHN-printed")
+    layers, parameters, frame = ensemble("EIREHN-paper")
     x, h0 = (each.requires_grad_() for each in draw(layers[0], 4, 3))
     out = vmap(call_of(frame), in_dims=(0, None, None))(parameters, x, h0)[0]
     found = torch.autograd.grad(out.square().sum(), (x, h0))
@@ -86,7 +86,7 @@ def test_what_members_share_gets_the_sum_of_their_gradients():
 
 
 def test_one_model_over_a_stack_of_inputs():
-    layer = make("EIREHN-printed", 2, 5)
+    layer = make("EIREHN-paper", 2, 5)
     x, h0 = inputs([layer] * 3, 4, 3)
     out = vmap(lambda x, h0: layer(x, h0)[0], in_dims=(1, 0))(x.transpose(0, 1), h0)
     found = torch.autograd.grad(out.square().sum(), (x, *layer.parameters()))
@@ -98,7 +98,7 @@ def test_one_model_over_a_stack_of_inputs():
 
 
 def test_members_along_the_last_axis():
-    layers, parameters, frame = ensemble("EIREHN-printed")
+    layers, parameters, frame = ensemble("EIREHN-paper")
     x, h0 = draw(layers[0], 4, 3)
     last = {key: value.detach().movedim(0, -1).contiguous().requires_grad_() for key, value in parameters.items()}
     vmap(call_of(frame), in_dims=(-1, None, None))(last, x, h0)[0].square().sum().backward()
@@ -107,7 +107,7 @@ def test_members_along_the_last_axis():
 
 
 def test_a_vmap_inside_another_is_still_one_call(monkeypatch):
-    layers, parameters, frame = ensemble("EIREHN-printed")
+    layers, parameters, frame = ensemble("EIREHN-paper")
     x, h0 = inputs(layers, 4, 3)
     calls = []
     original = cpu.Recurrence.forward
@@ -128,7 +128,7 @@ def test_a_vmap_inside_another_is_still_one_call(monkeypatch):
         assert close(parameters[key].grad[0], gradient)
 
 
-@pytest.mark.parametrize("name", quick(of=["RHN", "EIREHN-printed"]))
+@pytest.mark.parametrize("name", quick(of=["RHN", "EIREHN-paper"]))
 def test_gradcheck_and_gradients_of_gradients(name):
     layers, parameters, frame = ensemble(name, members=2, hidden=2)
     x, h0 = inputs(layers, 2, 2)
@@ -143,7 +143,7 @@ def test_gradcheck_and_gradients_of_gradients(name):
 
 
 def test_packed_sequences():
-    layers, parameters, frame = ensemble("EIREHN-printed")
+    layers, parameters, frame = ensemble("EIREHN-paper")
     x, h0 = draw(layers[0], 6, 20)
     packed = pack_padded_sequence(x, [6] * 3 + [4] * 14 + [1] * 3)
 
@@ -163,7 +163,7 @@ def test_packed_sequences():
 
 
 def test_hidden_dropout_of_every_member():
-    layers, parameters, frame = ensemble("EIREHN-printed", hidden_dropout=0.5)
+    layers, parameters, frame = ensemble("EIREHN-paper", hidden_dropout=0.5)
     x, h0 = inputs(layers, 4, 3)
     with torch.no_grad():
         out = vmap(call_of(frame), randomness="different")(parameters, x, h0)[0]
@@ -200,7 +200,7 @@ def _two_threads():
 
 @pytest.mark.usefixtures("_two_threads")
 def test_same_bits_twice_and_with_any_number_of_threads():
-    given = single("EIREHN-printed", 20)
+    given = single("EIREHN-paper", 20)
     first = gradients(*given)
     assert all(torch.equal(a, b) for _ in range(5) for a, b in zip(first, gradients(*given), strict=True))
     torch.set_num_threads(1)
@@ -209,7 +209,7 @@ def test_same_bits_twice_and_with_any_number_of_threads():
 
 @pytest.mark.usefixtures("_two_threads")
 def test_two_python_threads_at_once():
-    given = single("EIREHN-printed", 20)
+    given = single("EIREHN-paper", 20)
     expected, wrong = gradients(*given), []
 
     def work():
@@ -228,7 +228,7 @@ def test_two_python_threads_at_once():
 
 
 def test_float32_error_is_that_of_the_plain_path():
-    frame, parameters, x, h0 = single("EIREHN-printed", 20, steps=20)
+    frame, parameters, x, h0 = single("EIREHN-paper", 20, steps=20)
     with torch.no_grad():  # gates that stay open, weights where nothing explodes
         for key, value in parameters.items():
             value.mul_(0.5)

@@ -78,7 +78,7 @@ def test_options(kind, options, error, message):
 
 @pytest.mark.parametrize("kind", [eirehn.EIREHN, eirehn.EIREHNCell])
 def test_eirehn_options(kind):
-    with pytest.raises(ValueError, match=r"weight_update must be one of 'printed', .*, got 'diagonal'"):
+    with pytest.raises(ValueError, match=r"weight_update must be one of 'paper', .*, got 'diagonal'"):
         kind(2, 3, weight_update="diagonal")
     with pytest.raises(ValueError, match="weight_update must be one of"):
         kind(2, 3, weight_update=None)
@@ -199,7 +199,7 @@ def test_a_fixed_depth_cannot_be_exceeded(name):
 
 
 def test_packed_sequences():
-    layer = make("EIREHN-printed", 2, 3)
+    layer = make("EIREHN-paper", 2, 3)
     with pytest.raises(RuntimeError, match="greater than 0"):  # torch refuses to pack it
         pack_padded_sequence(float64(4, 2, 2), [3, 0], enforce_sorted=False)
     for sizes, rows in (([2, 0], 2), ([1, 2], 3), ([2, 1], 5), ([], 0)):

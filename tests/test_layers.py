@@ -515,7 +515,7 @@ def test_options_can_be_read_back():
 
 
 def test_a_packed_batch_counts_samples_first_with_batch_first():
-    layer = make("EIREHN-printed", 2, 3)
+    layer = make("EIREHN-paper", 2, 3)
     x, h0 = draw(layer, 5, 3)
     packed = pack_padded_sequence(x, [2, 5, 3], enforce_sorted=False)
     depth, cost = layer(packed, h0, return_depth=True, return_cost=True)[2:]
@@ -537,7 +537,7 @@ def test_an_lstm_s_state_is_like_torch_s():
 def test_repr_says_what_was_chosen():
     text = repr(eirehn.EIREHN(9, 48, 2, max_depth=4, bidirectional=True, hidden_dropout=0.25, batch_first=True))
     assert "EIREHN(\n  9, 48, num_layers=2, batch_first=True, bidirectional=True, hidden_dropout=0.25" in text
-    assert "EIREHNCell(9, 48, max_depth=4, hyper_size=24, weight_update='printed')" in text
+    assert "EIREHNCell(9, 48, max_depth=4, hyper_size=24, weight_update='paper')" in text
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -549,7 +549,7 @@ def test_flatten_parameters_does_nothing(name):
 
 
 def test_a_packed_list_of_sequences():
-    layer = make("EIREHN-printed", 2, 3)
+    layer = make("EIREHN-paper", 2, 3)
     x = [torch.randn(n, 2, dtype=torch.float64) for n in (2, 5, 3)]
     out, h_n = layer(pack_sequence(x, enforce_sorted=False))
     close(h_n[0, 1], layer(x[1])[1][0])
@@ -557,7 +557,7 @@ def test_a_packed_list_of_sequences():
 
 
 def test_an_empty_batch_gives_an_empty_result():
-    out, h_n, depth = make("EIREHN-printed", 2, 3)(torch.zeros(4, 0, 2, dtype=torch.float64), return_depth=True)
+    out, h_n, depth = make("EIREHN-paper", 2, 3)(torch.zeros(4, 0, 2, dtype=torch.float64), return_depth=True)
     assert out.shape == (4, 0, 3)
     assert h_n.shape == (1, 0, 3)
     assert depth.shape == (1, 4, 0)

@@ -11,7 +11,7 @@ import eirehn
 from eirehn.ops.backend import backend_for
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-FUSED = ["RHN", "SRHN", "SREHN", *(f"EIREHN-{kind}" for kind in ("printed", "recursive", "additive", "scaling"))]
+FUSED = ["RHN", "SRHN", "SREHN", *(f"EIREHN-{kind}" for kind in ("paper", "recursive", "additive", "scaling"))]
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -58,7 +58,7 @@ def test_float32(name, hidden):
 
 @pytest.mark.parametrize("hidden", [48, 200])
 def test_packed(hidden):
-    layer = start("EIREHN-printed", hidden)
+    layer = start("EIREHN-paper", hidden)
     x, h0 = draw(layer, 6, 4)
 
     def pack(x):
@@ -73,7 +73,7 @@ def test_packed(hidden):
 @pytest.mark.parametrize("hidden", [48, 200])
 @pytest.mark.parametrize("pure", [True, False], ids=["bfloat16", "autocast"])
 def test_bfloat16(hidden, pure):
-    layer = start("EIREHN-printed", hidden).bfloat16().double()  # weights that bfloat16 can hold
+    layer = start("EIREHN-paper", hidden).bfloat16().double()  # weights that bfloat16 can hold
     x, h0 = draw(layer, 5, 7)
     x, h0 = x.bfloat16().double(), h0.bfloat16().double()
     with eirehn.use_backend("reference"):
@@ -87,7 +87,7 @@ def test_bfloat16(hidden, pure):
 
 
 def test_an_ensemble_in_one_call():
-    members = [start("EIREHN-printed", 20, seed=seed).float().cuda() for seed in range(3)]
+    members = [start("EIREHN-paper", 20, seed=seed).float().cuda() for seed in range(3)]
     x = torch.randn(6, 5, 5, device="cuda")
     parameters, _ = torch.func.stack_module_state(members)
     frame = copy.deepcopy(members[0]).to("meta")
@@ -104,7 +104,7 @@ def test_an_ensemble_in_one_call():
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 @pytest.mark.parametrize("hidden", [20, 200])
 def test_a_device_that_is_not_the_current_one(hidden):
-    layer = start("EIREHN-printed", hidden).float()
+    layer = start("EIREHN-paper", hidden).float()
     x = torch.randn(5, 7, 5)
     expected = layer.cuda(0)(x.cuda(0))[0]
     found = layer.cuda(1)(x.cuda(1))[0]
@@ -115,7 +115,7 @@ def test_a_device_that_is_not_the_current_one(hidden):
 @pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")  # the warm-up runs on a stream of its own
 @pytest.mark.parametrize("hidden", [20, 200])
 def test_a_captured_graph(hidden):
-    layer = start("EIREHN-printed", hidden).float().cuda()
+    layer = start("EIREHN-paper", hidden).float().cuda()
     x = torch.randn(5, 7, 5, device="cuda")
 
     def step():

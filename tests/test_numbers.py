@@ -116,7 +116,7 @@ def test_a_layer_in_half_precision(name, dtype):
 
 
 def test_float32_follows_float64():
-    layer = make("EIREHN-printed", 3, 8)
+    layer = make("EIREHN-paper", 3, 8)
     x, h0 = draw(layer, 10, 5)
     full = layer(x, h0)[0]
     single = layer.float()(x.float(), h0.float())[0]

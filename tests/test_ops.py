@@ -21,7 +21,7 @@ from eirehn.ops.fused import weights_of
 from eirehn.ops.operator import Weights, recurrence, recurrence_backward
 from eirehn.ops.unfused import unfused
 
-FUSED = ["RHN", "SRHN", "SREHN", *(f"EIREHN-{kind}" for kind in ("printed", "recursive", "additive", "scaling"))]
+FUSED = ["RHN", "SRHN", "SREHN", *(f"EIREHN-{kind}" for kind in ("paper", "recursive", "additive", "scaling"))]
 
 
 @pytest.fixture(autouse=True)
@@ -55,7 +55,7 @@ def both(layer, x, h0, **options):
         return fast, run(layer, x, h0, **options)
 
 
-@pytest.mark.parametrize("name", quick("RHN", "EIREHN-printed", "EIREHN-scaling", of=FUSED))
+@pytest.mark.parametrize("name", quick("RHN", "EIREHN-paper", "EIREHN-scaling", of=FUSED))
 def test_layers_of_every_form_use_it(name):
     layer = make(name, 2, 5, num_layers=2, bidirectional=True, dropout=0.3, input_dropout=0.2, hidden_dropout=0.3)
     x, h0 = draw(layer, 6, 4)
@@ -66,7 +66,7 @@ def test_layers_of_every_form_use_it(name):
     assert_close(*both(layer, x, h0, pack=lambda x: pack_padded_sequence(x, lengths, enforce_sorted=False)))
 
 
-@pytest.mark.parametrize("name", quick("RHN", of=["RHN", "EIREHN-printed"]))
+@pytest.mark.parametrize("name", quick("RHN", of=["RHN", "EIREHN-paper"]))
 def test_gradcheck(name):
     layer = make(name, 2, 3, **({"depth": 3} if name == "RHN" else {"max_depth": 3}))
     x, h0 = draw(layer, 2, 2)
@@ -94,7 +94,7 @@ def arguments(name, *, mask=False):
     return (*leaves, [2, 2, 2], kind, cell.resolve_depth(None), False, "cpu")
 
 
-@pytest.mark.parametrize("name", quick("RHN", "EIREHN-printed", of=FUSED))
+@pytest.mark.parametrize("name", quick("RHN", "EIREHN-paper", of=FUSED))
 def test_opcheck(name):
     given = arguments(name)
     torch.library.opcheck(recurrence, given)
@@ -155,7 +155,7 @@ def test_vmap_becomes_one_call(name, monkeypatch):
             assert_close([parameters[key].grad[index]], [parameter.grad])
 
 
-@pytest.mark.parametrize("name", quick("RHN", "EIREHN-printed", of=FUSED))
+@pytest.mark.parametrize("name", quick("RHN", "EIREHN-paper", of=FUSED))
 def test_torch_compile_sees_one_node(name):
     layer = make(name, 2, 3)
     x, h0 = draw(layer, 4, 5)
@@ -181,7 +181,7 @@ def test_torch_compile_sees_one_node(name):
 
 
 def test_export_sees_one_node():
-    layer = make("EIREHN-printed", 2, 3)
+    layer = make("EIREHN-paper", 2, 3)
     x, h0 = draw(layer, 4, 5)
     program = torch.export.export(layer, (x, h0))
     assert sum("recurrence" in str(node.target) for node in program.graph.nodes) == 1
@@ -194,7 +194,7 @@ jvp_of_torch = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationW
 
 @jvp_of_torch
 def test_function_transforms_take_the_plain_path_under_auto_and_are_right():
-    layer = make("EIREHN-printed", 2, 3)
+    layer = make("EIREHN-paper", 2, 3)
     x, h0 = draw(layer, 4, 5)
     parameters = {key: value.detach() for key, value in layer.named_parameters()}
     tangents = {key: torch.randn_like(value) for key, value in parameters.items()}
@@ -355,7 +355,7 @@ def test_signs_that_torch_is_yet_to_turn(batch, grad):
 
 
 def test_nan_stays_in_its_sample():
-    layer = make("EIREHN-printed", 2, 5)
+    layer = make("EIREHN-paper", 2, 5)
     x, h0 = draw(layer, 5, 20)
     clean = layer(x, h0)[0]
     x[2, 7, 0] = torch.nan
@@ -367,7 +367,7 @@ def test_nan_stays_in_its_sample():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_two_runs_give_the_same_bits(dtype):
-    layer = make("EIREHN-printed", 2, 20).to(dtype)
+    layer = make("EIREHN-paper", 2, 20).to(dtype)
     x, h0 = draw(layer, 12, 33)
     first = run(layer, x.to(dtype), h0.to(dtype))
     second = run(layer, x.to(dtype), h0.to(dtype))
@@ -375,7 +375,7 @@ def test_two_runs_give_the_same_bits(dtype):
 
 
 def test_deeper_changes_no_bit():
-    layer = make("EIREHN-printed", 2, 5)
+    layer = make("EIREHN-paper", 2, 5)
     x, h0 = draw(layer, 5, 7)
     needed = int(layer.depth_bound().max())
     first, second = run(layer, x, h0, max_depth=needed), run(layer, x, h0, max_depth=needed + 9)
@@ -383,7 +383,7 @@ def test_deeper_changes_no_bit():
 
 
 def test_autocast_runs_the_kernels_in_float32():
-    layer = make("EIREHN-printed", 2, 5).float()
+    layer = make("EIREHN-paper", 2, 5).float()
     x, h0 = draw(layer, 5, 7)
     full = layer(x.float(), h0.float())[0]
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -393,7 +393,7 @@ def test_autocast_runs_the_kernels_in_float32():
 
 
 def test_two_python_threads_at_once():
-    layers = [make("EIREHN-printed", 2, 20, seed=seed) for seed in range(2)]
+    layers = [make("EIREHN-paper", 2, 20, seed=seed) for seed in range(2)]
     x, h0 = draw(layers[0], 10, 40)
     expected = [layer(x, h0)[0].detach() for layer in layers]
     wrong = []

@@ -27,7 +27,7 @@ from eirehn.ops.cpu import layout, memory, pool, recurrence
 from eirehn.ops.fused import weights_of
 from eirehn.ops.reference import scan
 
-HYPER = ("printed", "recursive", "additive", "scaling")
+HYPER = ("paper", "recursive", "additive", "scaling")
 SYSTEMS = (*HYPER, "SREHN", "SRHN", "RHN")
 
 
@@ -253,7 +253,7 @@ def test_gates_shut_from_the_start(system: str) -> None:
     assert torch.equal(results["out"], problem.h0.repeat(1, 3, 1))  # to the bit
 
 
-@pytest.mark.parametrize("system", ["printed", "RHN"])
+@pytest.mark.parametrize("system", ["paper", "RHN"])
 def test_without_a_gradient_of_the_cost(system: str) -> None:
     check(make_problem(system, H=6, sizes=[20] * 3, with_cost=False))
 
@@ -263,7 +263,7 @@ def test_an_rhn_may_be_cut_short() -> None:
 
 
 def test_alpha_beyond_its_limit() -> None:
-    problem = make_problem("printed", H=6, sizes=[7] * 3)
+    problem = make_problem("paper", H=6, sizes=[7] * 3)
     with torch.no_grad():
         problem.cells[0].alpha_hat[:2] = 1000.0
     check(problem)
@@ -321,12 +321,12 @@ def test_nan_stays_in_its_sample(system: str, where: str, sizes: list[int]) -> N
 
 
 def test_same_bits_twice() -> None:
-    problem = cast(make_problem("printed", H=20, sizes=[40] * 9, depth=6, E=3), torch.float32)
+    problem = cast(make_problem("paper", H=20, sizes=[40] * 9, depth=6, E=3), torch.float32)
     assert everything(problem) == everything(problem)
 
 
 def test_a_member_does_not_see_the_others() -> None:
-    problem = cast(make_problem("printed", H=20, sizes=[40] * 3, E=3), torch.float32)
+    problem = cast(make_problem("paper", H=20, sizes=[40] * 3, E=3), torch.float32)
     together, _ = run_arrays(problem)
     alone = problem._replace(
         cells=problem.cells[1:2],
@@ -337,7 +337,7 @@ def test_a_member_does_not_see_the_others() -> None:
 
 
 def test_two_python_threads_at_once() -> None:
-    problem = cast(make_problem("printed", H=20, sizes=[40] * 9, depth=6), torch.float32)
+    problem = cast(make_problem("paper", H=20, sizes=[40] * 9, depth=6), torch.float32)
     expected = everything(problem)
     with ThreadPoolExecutor(4) as executor:
         runs = [executor.submit(everything, problem) for _ in range(24)]
@@ -365,17 +365,17 @@ def three_threads() -> Iterator[None]:
 def test_tiles_of_large_networks_are_small_where_threads_would_wait(
     samples: int, members: int, threads: int, span: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    problem = cast(make_problem("printed", H=6, sizes=[samples] * 2, E=members), torch.float32)
+    problem = cast(make_problem("paper", H=6, sizes=[samples] * 2, E=members), torch.float32)
     us = [cell.project(x) for cell, x in zip(problem.cells, problem.x, strict=True)]
     given = [kernel_parameters(cell)[1] for cell in problem.cells]
-    run = recurrence.Recurrence("printed", *arrays(problem, us, given), max_depth=2)
+    run = recurrence.Recurrence("paper", *arrays(problem, us, given), max_depth=2)
     assert run._span(threads) == 16  # so that its gradients do not depend on how many there are
     monkeypatch.setattr(recurrence, "_SUMS", 1)
     assert run._span(threads) == span
 
 
 @pytest.mark.usefixtures("three_threads")
-@pytest.mark.parametrize("system", quick("printed", of=SYSTEMS))
+@pytest.mark.parametrize("system", quick("paper", of=SYSTEMS))
 def test_tiles_of_half_the_lanes(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = make_problem(system, H=20, sizes=[20, 20, 13, 9, 8, 1], depth=3, masked=True)
     whole, whole_grads = run_arrays(cast(problem, torch.float32))
@@ -397,8 +397,8 @@ def test_tiles_of_half_the_lanes(system: str, monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_stash_that_is_full_before_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """As that of a large network is: after two time steps of three inner ones each, and after one."""
-    problem = make_problem("printed", H=20, sizes=[20] * 7, depth=3)
-    s = layout.shape_of(layout.PRINTED, 20, 10, 3, 1, True, 16, 2)
+    problem = make_problem("paper", H=20, sizes=[20] * 7, depth=3)
+    s = layout.shape_of(layout.PAPER, 20, 10, 3, 1, True, 16, 2)
     caches = layout.backward_of, recurrence._plan
     for rows, capacity in ((6 * 310, 6), (1, 3)):
         monkeypatch.setattr(layout, "_STASH_ROWS", rows)
@@ -441,7 +441,7 @@ def test_products_with_other_registers(features: str) -> None:
 
 
 def test_threads_that_come_too_late_are_not_waited_for() -> None:
-    problem = cast(make_problem("printed", H=20, sizes=[40] * 9, depth=6), torch.float32)
+    problem = cast(make_problem("paper", H=20, sizes=[40] * 9, depth=6), torch.float32)
     expected, busy, threads = everything(problem), threading.Event(), torch.get_num_threads()
     torch.set_num_threads(4)
     try:
@@ -472,7 +472,7 @@ def test_a_forked_child_runs_too() -> None:
         import os, torch
         from test_ops_cpu import cast, make_problem, prepared
         torch.set_num_threads(2)
-        run = prepared(cast(make_problem("printed", H=20, sizes=[40] * 9, depth=6), torch.float32))
+        run = prepared(cast(make_problem("paper", H=20, sizes=[40] * 9, depth=6), torch.float32))
         everything = lambda: [array.tobytes() for arrays in run() for array in arrays]
         expected = everything()
         child = os.fork()
@@ -512,7 +512,7 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path, folder: str)
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    problem = make_problem("printed", H=6, sizes=[7] * 3)
+    problem = make_problem("paper", H=6, sizes=[7] * 3)
     kind, tied = kernel_parameters(problem.cells[0])
     u = problem.cells[0].project(problem.x[0])
     parameters, *rest = arrays(problem, [u], [tied])
@@ -526,7 +526,7 @@ def test_what_does_not_fit_is_refused() -> None:
 
 
 def test_read_only_and_strided_arrays() -> None:
-    problem = make_problem("printed", H=6, sizes=[7] * 3)
+    problem = make_problem("paper", H=6, sizes=[7] * 3)
     kind, tied = kernel_parameters(problem.cells[0])
     u = problem.cells[0].project(problem.x[0])
     parameters, u_array, h0, mask, sizes = arrays(problem, [u], [tied])

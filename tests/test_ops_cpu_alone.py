@@ -68,7 +68,7 @@ def test_it_follows_the_equations(name: str, size: tuple[int, int], served: list
     assert served == [True] * 2
 
 
-@pytest.mark.parametrize("name", quick("RHN", "EIREHN-printed", of=FUSED))
+@pytest.mark.parametrize("name", quick("RHN", "EIREHN-paper", of=FUSED))
 def test_in_single_precision_and_backwards(name: str, served: list[bool]) -> None:
     layer = moderate(name, 5, 23, bidirectional=True, num_layers=2)
     x, hx = draw(layer, 6, 1)
@@ -87,7 +87,7 @@ def test_in_single_precision_and_backwards(name: str, served: list[bool]) -> Non
 
 
 @pytest.mark.parametrize("Z", [1, 3, 30])
-@pytest.mark.parametrize("update", ["printed", "additive"])
+@pytest.mark.parametrize("update", ["paper", "additive"])
 def test_hypernetworks_of_other_sizes(update: str, Z: int, served: list[bool]) -> None:
     name = f"EIREHN-{update}"
     layer = moderate(name, 3, 5, hyper_size=Z)
@@ -103,7 +103,7 @@ def test_hypernetworks_of_other_sizes(update: str, Z: int, served: list[bool]) -
 
 @pytest.mark.parametrize(("dtype", "alpha"), [(torch.float32, 87.5), (torch.float64, 1000.0)])
 def test_alpha_beyond_its_limit(dtype: torch.dtype, alpha: float, served: list[bool]) -> None:
-    layer = moderate("EIREHN-printed", 3, 5)
+    layer = moderate("EIREHN-paper", 3, 5)
     x, hx = (each.to(dtype) for each in draw(layer, 4, 1))
     with torch.no_grad():
         layer.to(dtype).cells[0].alpha_hat[:2] = alpha
@@ -117,7 +117,7 @@ def test_alpha_beyond_its_limit(dtype: torch.dtype, alpha: float, served: list[b
 
 
 def test_without_a_gradient_to_come_it_serves_where_gradients_are_on(served: list[bool]) -> None:
-    layer = make("EIREHN-printed", 2, 5).requires_grad_(False)
+    layer = make("EIREHN-paper", 2, 5).requires_grad_(False)
     x, hx = draw(layer, 3, 1)
     with eirehn.use_backend("cpu"):
         out = layer(x, hx)[0]
@@ -134,7 +134,7 @@ def test_kernels_are_kept_by_all_that_they_are_made_of() -> None:
 
 
 def test_what_it_is_not_for(served: list[bool]) -> None:
-    layer = make("EIREHN-printed", 2, 5, hidden_dropout=0.5)
+    layer = make("EIREHN-paper", 2, 5, hidden_dropout=0.5)
     x, hx = draw(layer, 3, 2)
     run(layer.eval(), x, hx)  # two samples
     assert served == []
@@ -147,7 +147,7 @@ def test_what_it_is_not_for(served: list[bool]) -> None:
 
 
 def test_weights_that_do_not_lie_in_order(served: list[bool]) -> None:
-    layer = make("EIREHN-printed", 2, 5)
+    layer = make("EIREHN-paper", 2, 5)
     x, hx = draw(layer, 3, 1)
     expected = run(layer, x, hx)
     cell = layer.cells[0]
@@ -159,7 +159,7 @@ def test_weights_that_do_not_lie_in_order(served: list[bool]) -> None:
 
 def test_weights_that_do_not_fit_are_refused(served: list[bool]) -> None:
     """As they are for more samples, and not read beyond their end."""
-    layer = make("EIREHN-printed", 2, 5)
+    layer = make("EIREHN-paper", 2, 5)
     x, hx = draw(layer, 3, 1)
     cell = layer.cells[0]
     for name in ("W_ah", "P_bar", "s_0", "b"):
@@ -176,13 +176,13 @@ def test_weights_that_do_not_fit_are_refused(served: list[bool]) -> None:
 
 def test_changed_weights_are_seen_at_once(served: list[bool]) -> None:
     """Also where torch does not count the change."""
-    layer = make("EIREHN-printed", 2, 5)
+    layer = make("EIREHN-paper", 2, 5)
     x, hx = draw(layer, 3, 1)
     run(layer, x, hx)
     layer.cells[0].W_h.data.mul_(0.5)
     out, *_ = run(layer, x, hx)
     assert served == [True] * 2
-    assert np.abs(out.numpy() - oracle_run("EIREHN-printed", layer, 0, x, hx[0]).out).max() <= 1e-12
+    assert np.abs(out.numpy() - oracle_run("EIREHN-paper", layer, 0, x, hx[0]).out).max() <= 1e-12
 
 
 def test_it_streams(served: list[bool]) -> None:
@@ -199,7 +199,7 @@ def test_it_streams(served: list[bool]) -> None:
     assert all(served)
 
 
-@pytest.mark.parametrize("name", quick("SREHN", "EIREHN-printed", of=FUSED))
+@pytest.mark.parametrize("name", quick("SREHN", "EIREHN-paper", of=FUSED))
 def test_nan_goes_where_it_goes_in_the_plain_path(name: str, served: list[bool]) -> None:
     layer = make(name, 3, 20)
     x, hx = draw(layer, 4, 1)
@@ -214,7 +214,7 @@ def test_nan_goes_where_it_goes_in_the_plain_path(name: str, served: list[bool])
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
 @pytest.mark.parametrize("weight", ["W_h", "W_ah", "P", "W_zg", "b"])
-@pytest.mark.parametrize("update", ["printed", "scaling"])
+@pytest.mark.parametrize("update", ["paper", "scaling"])
 def test_what_is_no_number_in_the_last_place_of_a_weight(
     value: float, weight: str, update: str, served: list[bool]
 ) -> None:
@@ -237,7 +237,7 @@ def asked(layer: Any, *tensors: Tensor | None, max_depth: int = 3) -> Any:
 
 
 def test_what_has_no_memory_of_its_own_does_not_reach_it() -> None:
-    layer, rhn = make("EIREHN-printed", 2, 5), make("RHN", 2, 5)
+    layer, rhn = make("EIREHN-paper", 2, 5), make("RHN", 2, 5)
     (x, hx), cell = draw(layer, 3, 1), layer.cells[0]
     assert asked(layer, x[:, 0], hx[0]) is not None
     assert asked(layer, x[:, 0], torch.zeros(2, 5, dtype=x.dtype)) is None
@@ -319,7 +319,7 @@ def test_nothing_is_read_beyond_a_parameter() -> None:
             found = torch.frombuffer(area, dtype=value.dtype, count=value.numel(), offset=offset).view(value.shape)
             return torch.nn.Parameter(found.copy_(value))
 
-        for name in ("RHN", "EIREHN-printed", "EIREHN-scaling"):
+        for name in ("RHN", "EIREHN-paper", "EIREHN-scaling"):
             for X, H in ((1, 1), (1, 3), (5, 20), (16, 16), (3, 37)):
                 for dtype in (torch.float32, torch.float64):
                     layer = make(name, X, H).to(dtype)
@@ -349,7 +349,7 @@ def test_with_other_registers(features: str) -> None:
         from test_ops_cpu_alone import draw, moderate, oracle_run, run
         wrong = {torch.float32: 0.0, torch.float64: 0.0}
         for dtype in wrong:
-            for name in ("RHN", "SREHN", "EIREHN-printed", "EIREHN-scaling"):
+            for name in ("RHN", "SREHN", "EIREHN-paper", "EIREHN-scaling"):
                 for size in ((1, 1), (3, 5), (8, 16), (9, 20)):
                     layer = moderate(name, *size)
                     x, hx = draw(layer, 4, 1)

@@ -31,7 +31,7 @@ RESIDENT = PHASES._replace(resident=True)
 BY_CHIP: dict[str, Any] = {"launch": RESIDENT, "dtype": torch.bfloat16}
 
 
-def sizes(kind: str = "printed", H: int = 1200, Z: int = 600, B: int = 20, R: int = 4) -> Sizes:
+def sizes(kind: str = "paper", H: int = 1200, Z: int = 600, B: int = 20, R: int = 4) -> Sizes:
     update, elastic, own = KINDS[kind]
     Z = Z if update else 0
     whole = (-(-H // 8) * 8, -(-Z // 8) * 8)
@@ -81,8 +81,8 @@ def test_no_plan_for_little_memory() -> None:
 
 
 ONE_PASS = [
-    ("printed", 333, 74_000, [False, True]),
-    ("printed", 167, 57_000, [True, False]),
+    ("paper", 333, 74_000, [False, True]),
+    ("paper", 167, 57_000, [True, False]),
     ("RHN", 1, 35_000, [True, False]),
 ]
 # Inner steps, processors, bytes; the sets that have room in each pass.
@@ -168,7 +168,7 @@ class TestOnCPU:
             scale = value.abs().max().item()
             torch.testing.assert_close(have[name].to(value.dtype), value, rtol=0.0, atol=2e-2 * scale, msg=name)
 
-    @pytest.mark.parametrize("kind", quick("RHN", of=["printed", "RHN"]))
+    @pytest.mark.parametrize("kind", quick("RHN", of=["paper", "RHN"]))
     def test_reverse(self, kind: str, emulated: Emulated) -> None:
         self.same(emulated, kind=kind, masked=True, reverse=True, sizes=(3, 2, 1))
 
@@ -195,7 +195,7 @@ class TestOnCPU:
         assert emulated.launched == ["forward_pass", "backward_pass"] * 2
 
     @pytest.mark.slow
-    @pytest.mark.parametrize(("kind", "memory"), [("printed", 11_000), ("RHN", 9_000), ("additive", 7_000)])
+    @pytest.mark.parametrize(("kind", "memory"), [("paper", 11_000), ("RHN", 9_000), ("additive", 7_000)])
     def test_little_memory(
         self, kind: str, memory: int, emulated: Emulated, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -224,9 +224,9 @@ class TestOnCPU:
     @pytest.mark.parametrize(
         ("kind", "processors", "memory", "passes"),
         [
-            pytest.param("printed", 5, 12_500, ["backward_pass"], marks=pytest.mark.slow),
+            pytest.param("paper", 5, 12_500, ["backward_pass"], marks=pytest.mark.slow),
             ("RHN", 3, 12_500, ["forward_pass"]),
-            pytest.param("printed", 2, 1 << 18, [], marks=pytest.mark.slow),
+            pytest.param("paper", 2, 1 << 18, [], marks=pytest.mark.slow),
         ],
     )
     def test_a_pass_that_has_no_room_is_left_to_triton(
@@ -262,7 +262,7 @@ class TestOnCPU:
         not (sanitizer("tsan") and shutil.which("setarch")), reason="g++'s thread sanitizer is not installed"
     )
     @pytest.mark.parametrize(
-        ("kind", "processors", "memory"), [("printed", 5, 15_000), ("RHN", 3, 17_500), ("RHN", 3, 14_000)]
+        ("kind", "processors", "memory"), [("paper", 5, 15_000), ("RHN", 3, 17_500), ("RHN", 3, 14_000)]
     )
     def test_no_races(self, kind: str, processors: int, memory: int, tmp_path: Path) -> None:
         """Every barrier and every wait is there: results alone hardly ever show that one is missing."""
@@ -372,7 +372,7 @@ class TestOnGPU:
         case = Large(kind=kind, H=333, Z=Z, sizes=(20, 11), R=3, masked=True, gates="never", kept=True)
         check(replace(case, launch=FAST, dtype=torch.bfloat16))
 
-    @pytest.mark.parametrize(("kind", "H", "R"), [("printed", 1200, 4), ("RHN", 830, 10)])
+    @pytest.mark.parametrize(("kind", "H", "R"), [("paper", 1200, 4), ("RHN", 830, 10)])
     def test_same_bits_twice(self, kind: str, H: int, R: int) -> None:
         case = Large(kind=kind, H=H, Z=600, sizes=(20,) * 20, R=R, kept=True, launch=FAST, dtype=torch.bfloat16)
         problem = make(case, "cuda")

@@ -44,7 +44,7 @@ TOLERANCE = {torch.float32: 1e-4, torch.bfloat16: 2e-2}
 
 @dataclass(frozen=True)
 class Case:
-    kind: str = "printed"
+    kind: str = "paper"
     H: int = 3
     Z: int = 2
     sizes: tuple[int, ...] = (3, 3, 3, 3)  # samples running at each time step
@@ -206,13 +206,13 @@ def check(case: Case, device: str = DEVICE) -> float:
 
 
 @pytest.mark.parametrize("launch", quick(TILE, of=[ROW, TILE]), ids=["row", "tile"])
-@pytest.mark.parametrize("kind", quick("printed", of=KINDS))
+@pytest.mark.parametrize("kind", quick("paper", of=KINDS))
 def test_every_kind(kind: str, launch: Launch) -> None:
     check(Case(kind=kind, launch=launch, masked=True, E=2, sizes=(3, 3, 2, 1)))
 
 
 @pytest.mark.parametrize("launch", [ROW, TILE], ids=["row", "tile"])
-@pytest.mark.parametrize("kind", quick("RHN", of=["printed", "RHN"]))
+@pytest.mark.parametrize("kind", quick("RHN", of=["paper", "RHN"]))
 def test_reverse(kind: str, launch: Launch) -> None:
     check(Case(kind=kind, launch=launch, reverse=True, masked=True, sizes=(3, 2, 2, 1)))
 
@@ -255,8 +255,8 @@ def test_no_gradient_of_cost() -> None:
 def test_no_samples() -> None:
     problem = make(Case(sizes=(1,)), DEVICE)
     arguments = (problem.u[:, :0], problem.h0[:, :0], problem.weights, problem.batch_sizes * 0, problem.offsets)
-    out, depth, cost = forward(*arguments, kind="printed", max_depth=3)
-    d_u, d_h0, grads = backward(*arguments, out, out, cost, kind="printed", max_depth=3)
+    out, depth, cost = forward(*arguments, kind="paper", max_depth=3)
+    d_u, d_h0, grads = backward(*arguments, out, out, cost, kind="paper", max_depth=3)
     assert (out.shape, depth.shape, d_u.shape, d_h0.shape) == ((1, 0, 3), (1, 0), (1, 0, 9), (1, 0, 3))
     assert not any(grad.any() for grad in grads if grad is not None)
 

@@ -79,7 +79,7 @@ def test_every_kind(kind: str) -> None:
         check(Large(kind=kind, H=20, Z=10, sizes=(3, 3, 2), masked=True, launch=launch))
 
 
-@pytest.mark.parametrize("kind", quick("RHN", of=["printed", "RHN"]))
+@pytest.mark.parametrize("kind", quick("RHN", of=["paper", "RHN"]))
 def test_reverse(kind: str) -> None:
     for launch in WAYS:
         check(Large(kind=kind, H=21, Z=11, sizes=(3, 2, 1), R=2, reverse=True, kept=True, launch=launch))
@@ -108,7 +108,7 @@ def test_sums_in_parts() -> None:
         check(Large(H=40, Z=20, sizes=(3, 2), R=2, kept=True, launch=launch._replace(split=4, step=16)))
 
 
-@pytest.mark.parametrize("kind", quick("RHN", of=["printed", "none", "RHN"]))
+@pytest.mark.parametrize("kind", quick("RHN", of=["paper", "none", "RHN"]))
 def test_one_launch(kind: str) -> None:
     # A single program has nobody to wait for, so that the interpreter can run it too.
     launch = PHASES._replace(programs=1, persistent=True)
@@ -145,8 +145,8 @@ def test_no_gradient_of_cost() -> None:
 def test_no_samples() -> None:
     problem = make(Case(sizes=(1,)), DEVICE)
     arguments = (problem.u[:, :0], problem.h0[:, :0], problem.weights, problem.batch_sizes * 0, problem.offsets)
-    out, depth, cost = forward(*arguments, kind="printed", max_depth=3)
-    d_u, d_h0, grads = backward(*arguments, out, out, cost, kind="printed", max_depth=3)
+    out, depth, cost = forward(*arguments, kind="paper", max_depth=3)
+    d_u, d_h0, grads = backward(*arguments, out, out, cost, kind="paper", max_depth=3)
     assert (out.shape, depth.shape, d_u.shape, d_h0.shape) == ((1, 0, 3), (1, 0), (1, 0, 9), (1, 0, 3))
     assert not any(grad.any() for grad in grads if grad is not None)
 

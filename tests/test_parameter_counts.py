@@ -67,7 +67,7 @@ def test_the_counts_by_formula():
     hyper = 2 * H * Z + Z * Z + Z + 2 * H + Z
     base = trainable(eirehn.SREHNCell(X, H))
     for update, extra in {
-        "printed": hyper + 4 * H * Z + 2 * H,
+        "paper": hyper + 4 * H * Z + 2 * H,
         "recursive": hyper + 4 * H * Z + 2 * H,
         "additive": hyper + 2 * H * Z,
         "scaling": hyper + 2 * H * Z,

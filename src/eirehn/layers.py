@@ -135,7 +135,7 @@ class EIREHN(ElasticLayer):
         input_size, hidden_size, num_layers, batch_first, dropout, bidirectional, device, dtype: as for `nn.LSTM`.
         max_depth: the most inner steps of a time step; a call may name another.
         hyper_size: units of the hypernetwork, ⌈hidden_size / 2⌉ where None.
-        weight_update: how the weights change with depth: "printed" (the paper's equations as they stand),
+        weight_update: how the weights change with depth: "paper" (the paper's equations as they stand),
             "recursive", "additive", "scaling", "outer", or "none", which is SREHN.
         input_dropout, hidden_dropout: dropout on the inputs of the matrix products, one mask per sequence.
     """
@@ -148,7 +148,7 @@ class EIREHN(ElasticLayer):
         *,
         max_depth: int = 10,
         hyper_size: int | None = None,
-        weight_update: str = "printed",
+        weight_update: str = "paper",
         **options: Unpack[HighwayOptions],
     ) -> None:
         cell = partial(EIREHNCell, max_depth=max_depth, hyper_size=hyper_size, weight_update=weight_update)

@@ -61,7 +61,7 @@ def zeros_like(state):
     return tuple(torch.zeros_like(part) for part in state) if isinstance(state, tuple) else torch.zeros_like(state)
 
 
-@pytest.mark.parametrize("name", ["SREHN", "EIREHN-printed", "EIREHN-outer"])
+@pytest.mark.parametrize("name", ["SREHN", "EIREHN-paper", "EIREHN-outer"])
 def test_a_shut_unit_keeps_its_bits(name):
     layer = make(name, 2, 4)
     with torch.no_grad():

@@ -30,7 +30,7 @@ def test_a_row() -> None:
     assert line["final_mean"] == 4.0
     assert line["paper"] == pytest.approx(0.47e-3)
     assert (line["model"], line["hidden"], line["layers"], line["max_depth"]) == ("EIREHN", 20, 1, 5)
-    assert line["weight_update"] == "printed"
+    assert line["weight_update"] == "paper"
 
 
 def test_a_diverged_seed_is_no_number() -> None:
@@ -59,7 +59,7 @@ def test_the_experiments() -> None:
     known = experiments()
     assert len(known["synthetic"].rows) == 12 + 6 + 1 + 1 + 1 + 5
     assert {each.network.weight_update for each in known["weight-updates"].rows} == {
-        "printed",
+        "paper",
         "recursive",
         "additive",
         "scaling",

@@ -49,7 +49,7 @@ def results(seeds: int = 5) -> dict:
                 "hidden": hidden,
                 "layers": layers,
                 "max_depth": depth,
-                "weight_update": "printed" if model == "EIREHN" else None,
+                "weight_update": "paper" if model == "EIREHN" else None,
                 "parameters": parameters,
                 "metric": "accuracy",
                 "values": values,

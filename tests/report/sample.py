@@ -46,7 +46,7 @@ def results(seeds: int = 5) -> dict:
                 "hidden": hidden,
                 "layers": 1,
                 "max_depth": None if model in ("RNN", "LSTM") else 5 if model == "RHN" else 6,
-                "weight_update": "printed" if model == "EIREHN" else None,
+                "weight_update": "paper" if model == "EIREHN" else None,
                 "parameters": parameters,
                 "metric": "mse",
                 "values": values,

@@ -53,8 +53,8 @@ def test_one_seed_has_no_spread():
 
 def test_labels_tell_rows_apart():
     rows = [
-        row("EIREHN", max_depth=6, weight_update="printed", recipe="paper"),
-        row("EIREHN", max_depth=10, weight_update="printed", recipe="paper"),
+        row("EIREHN", max_depth=6, weight_update="paper", recipe="paper"),
+        row("EIREHN", max_depth=10, weight_update="paper", recipe="paper"),
         row("EIREHN", max_depth=10, weight_update="recursive", recipe="paper"),
         row("EIREHN", max_depth=10, weight_update="recursive", recipe="ours"),
     ]

@@ -52,7 +52,7 @@ class Scaling:
         return (1 + product(z, self.cell.P)) * Wh
 
 
-class Printed:
+class Paper:
     """Eq. 22 over Eq. 17: `ḡ ⊗ (W^{r-1} h) + (1−ḡ) ⊗ w^r ⊗ h` with `W^{r-1} = W + diag(c^{r-1})`."""
 
     projections = ("P",)
@@ -90,7 +90,7 @@ class Recursive:
 
 
 class Outer:
-    """After Schmidhuber (1992): as `Printed`, with `ΔW^r = (P_u z^r)(P_v z^r)ᵀ` in place of `diag(P z^r)`.
+    """After Schmidhuber (1992): as `Paper`, with `ΔW^r = (P_u z^r)(P_v z^r)ᵀ` in place of `diag(P z^r)`.
 
     It keeps every change of a time step, so its work grows with the square of the depth.
     """
@@ -119,10 +119,10 @@ def outer_times(u: Tensor, v: Tensor, h: Tensor) -> Tensor:
     return u * (v * h).sum(-1, keepdim=True)
 
 
-WeightUpdate = Additive | Scaling | Printed | Recursive | Outer
+WeightUpdate = Additive | Scaling | Paper | Recursive | Outer
 
 WEIGHT_UPDATES: dict[str, type[WeightUpdate] | None] = {
-    "printed": Printed,
+    "paper": Paper,
     "recursive": Recursive,
     "additive": Additive,
     "scaling": Scaling,

@@ -51,8 +51,8 @@ class Network:
     """Layers, one above the other."""
     max_depth: int = 6
     """Inner steps of a time step: all of them for RHN and SRHN, at most for SREHN, EIREHN and ACT."""
-    weight_update: str = "printed"
-    """How EIREHN changes its weights with depth: printed, recursive, additive, scaling, outer or none."""
+    weight_update: str = "paper"
+    """How EIREHN changes its weights with depth: paper, recursive, additive, scaling, outer or none."""
     hyper_size: int | None = None
     """Units of EIREHN's hypernetwork; half of hidden_size where null."""
     dropout: float = 0.0
@@ -102,6 +102,8 @@ class Network:
     and the last bias too."""
 
     def __post_init__(self) -> None:
+        if self.weight_update == "printed":  # as version 0.1 called it: runs on disk still do
+            object.__setattr__(self, "weight_update", "paper")
         if self.kind not in LAYERS:
             raise ValueError(f"kind must be one of {', '.join(LAYERS)}, got {self.kind!r}")
         for name in ("hidden_size", "num_layers", "max_depth", "mixture"):

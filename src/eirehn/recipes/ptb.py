@@ -142,7 +142,7 @@ def ei_rehn(size: int, depth: int) -> Recipe:
     """With the weight update as it is printed, whose sum has no bound: from START, at this rate, it diverged in its
     fourth epoch."""
     steep = replace(HIGHWAY, start=STEEP)
-    network = replace(steep, hidden_size=size, max_depth=depth, hyper_size=size // 2, weight_update="printed")
+    network = replace(steep, hidden_size=size, max_depth=depth, hyper_size=size // 2, weight_update="paper")
     return _recipe(f"ptb-ei-rehn-{size}-r{depth}", network, SLOWER)
 
 

@@ -55,7 +55,7 @@ def label(recipe: Recipe) -> str:
         text += f", {100 * recipe.optimisation.early:g}% stopped early"
     if "-price-" in recipe.name or recipe.optimisation.price:
         text += f", price {recipe.optimisation.price:.0e}".replace("e-0", "e-").replace("0e+00", "0")
-    if network.kind == "EIREHN" and network.weight_update != "printed":
+    if network.kind == "EIREHN" and network.weight_update != "paper":
         text += f", {network.weight_update}"
     return text
 

@@ -14,7 +14,7 @@ SIZES = {"RNN": (20, 30, 40), "LSTM": (10, 15, 20), "RHN": (10, 15, 20), "EIREHN
 DEPTHS = {"RHN": 5, "SREHN": 5, "EIREHN": 5, "ACT": 6}
 """The published parameter counts say 5 for RHN; the others are at most, chosen on validation data."""
 PRICES = (0.0, 3e-5, 1e-4, 3e-4, 1e-3)
-WEIGHT_UPDATES = ("printed", "recursive", "additive", "scaling", "outer", "none")
+WEIGHT_UPDATES = ("paper", "recursive", "additive", "scaling", "outer", "none")
 NAMES = {"EIREHN": "ei-rehn"}
 
 # Chosen on validation data: the depth of the generator jumps at certain radii, and sharp units learn that sooner.

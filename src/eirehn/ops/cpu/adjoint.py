@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from .layout import ADDITIVE, NONE, PRINTED, RECURSIVE, SCALING
+from .layout import ADDITIVE, NONE, PAPER, RECURSIVE, SCALING
 from .products import product
 from .vectors import get, inner, lane_count, load, put, spread, store, where
 
@@ -74,7 +74,7 @@ def mix_back(kind, H, tile, f, first, wh, wg, h, c, a, dwh, dwg):
         dw = dpre
         dg = dpre
         dhh = dpre
-        if kind == PRINTED:
+        if kind == PAPER:
             g, before, dc = load(tile, wg + gates + i), load(tile, c + i), load(tile, dc_at)
             new = 1.0 - g
             store(tile, dwh + i, g * dpre)
@@ -104,7 +104,7 @@ def mix_back(kind, H, tile, f, first, wh, wg, h, c, a, dwh, dwg):
         if kind != SCALING:
             store(tile, f.dh + unit, load(tile, f.dh + unit) + dhh)
         store(tile, dwg + i, dw + load(tile, dwg + i) if first else dw)
-        if kind in (PRINTED, RECURSIVE):
+        if kind in (PAPER, RECURSIVE):
             store(tile, dwg + gates + i, dg + load(tile, dwg + gates + i) if first else dg)
 
 

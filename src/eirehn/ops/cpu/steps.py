@@ -9,7 +9,7 @@ rows, and `packed` scratch memory, too.
 
 from __future__ import annotations
 
-from .layout import ADDITIVE, NONE, PRINTED, RECURSIVE, SCALING
+from .layout import ADDITIVE, NONE, PAPER, RECURSIVE, SCALING
 from .products import product
 from .vectors import (
     any_lane,
@@ -177,7 +177,7 @@ def mix(kind, H, tile, wh, wg, h, c, c_new, a, a_new, pre):
             continue
         hh = load(tile, h + (i if i < half else i - half))
         change = load(tile, wg + i)
-        if kind == PRINTED:
+        if kind == PAPER:
             g_bar = load(tile, gates + i)
             before = load(tile, c + i)
             store(tile, pre + i, g_bar * (Wh + before * hh) + (1.0 - g_bar) * change * hh)

@@ -73,7 +73,7 @@ struct Back {
 __device__ __forceinline__ Back change_back(
     float dy, float Wh, float h, float w, float q, float a, float c, float da, float dc
 ) {
-    if constexpr (KIND == PRINTED) {
+    if constexpr (KIND == PAPER) {
         const float dWh = dy * q;
         return {
             dWh, dy * (q * c + (1.0f - q) * w), dy * (1.0f - q) * h + dc, dy * (Wh + (c - w) * h), da, dc + dWh * h

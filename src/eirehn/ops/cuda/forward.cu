@@ -49,7 +49,7 @@ struct Change {
 
 // W^r h of one half, and what the weight update carries to the next inner step.
 __device__ __forceinline__ Change change(float Wh, float h, float w, float q, float a, float c) {
-    if constexpr (KIND == PRINTED) return {q * (Wh + c * h) + (1.0f - q) * w * h, a, c + w};
+    if constexpr (KIND == PAPER) return {q * (Wh + c * h) + (1.0f - q) * w * h, a, c + w};
     if constexpr (KIND == RECURSIVE) {
         a = q * a;
         c = q * c + (1.0f - q) * w;

@@ -10,7 +10,7 @@ import triton.language as tl
 
 from .pieces import (
     NONE,
-    PRINTED,
+    PAPER,
     RECURSIVE,
     change,
     change_back,
@@ -47,7 +47,7 @@ def backward_kernel(
     [W h | W_a h | w | ḡ | z of the next inner step]. `sums` takes those of b, α, β and z¹, by program.
     """
     # fmt: on
-    GATED: tl.constexpr = (KIND == PRINTED) or (KIND == RECURSIVE)
+    GATED: tl.constexpr = (KIND == PAPER) or (KIND == RECURSIVE)
     U: tl.constexpr = 3 * H if ELASTIC else 2 * H
     SCRATCH: tl.constexpr = 13 * HP + ZP
     member = tl.program_id(1).to(tl.int64)

@@ -10,7 +10,7 @@ import triton.language as tl
 
 from .pieces import (
     NONE,
-    PRINTED,
+    PAPER,
     RECURSIVE,
     change,
     gate_growth,
@@ -67,7 +67,7 @@ def forward_kernel(
     RESIDENT: tl.constexpr, PRECISION: tl.constexpr,
 ):
     # fmt: on
-    GATED: tl.constexpr = (KIND == PRINTED) or (KIND == RECURSIVE)
+    GATED: tl.constexpr = (KIND == PAPER) or (KIND == RECURSIVE)
     U: tl.constexpr = 3 * H if ELASTIC else 2 * H
     member = tl.program_id(1).to(tl.int64)
     first = tl.program_id(0) * BB

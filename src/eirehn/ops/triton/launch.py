@@ -12,7 +12,7 @@ from torch import Tensor
 # kind: (weight update's number in pieces.py, has an elastic gate, own weights for each inner step)
 KINDS: dict[str, tuple[int, bool, bool]] = {
     "none": (0, True, False),  # SREHN
-    "printed": (1, True, False),
+    "paper": (1, True, False),
     "recursive": (2, True, False),
     "additive": (3, True, False),
     "scaling": (4, True, False),

@@ -14,7 +14,7 @@ import triton
 import triton.language as tl
 
 NONE = tl.constexpr(0)
-PRINTED = tl.constexpr(1)
+PAPER = tl.constexpr(1)
 RECURSIVE = tl.constexpr(2)
 ADDITIVE = tl.constexpr(3)
 SCALING = tl.constexpr(4)
@@ -174,7 +174,7 @@ def two_times(y, w, y2, w2, BB: tl.constexpr, PRECISION: tl.constexpr):
 @triton.jit
 def change(Wh, h, w, g_bar, a, c, KIND: tl.constexpr):
     """`W^r h` of one half, and what the weight update carries to the next inner step, `a` and `c`."""
-    if KIND == PRINTED:
+    if KIND == PAPER:
         y = g_bar * (Wh + c * h) + (1.0 - g_bar) * w * h
         c = c + w
     elif KIND == RECURSIVE:
@@ -198,7 +198,7 @@ def change_back(dy, Wh, h, w, g_bar, a, c, da, dc, KIND: tl.constexpr):
     dw = tl.zeros_like(dy)
     dh = tl.zeros_like(dy)
     dWh = dy
-    if KIND == PRINTED:
+    if KIND == PAPER:
         dg = dy * (Wh + (c - w) * h)
         dw = dy * (1.0 - g_bar) * h + dc
         dh = dy * (g_bar * c + (1.0 - g_bar) * w)

@@ -18,7 +18,7 @@ Buffers besides those of the forward pass:
 import triton
 import triton.language as tl
 
-from ..pieces import NONE, PRINTED, RECURSIVE, change_back, gate_growth
+from ..pieces import NONE, PAPER, RECURSIVE, change_back, gate_growth
 from .pieces import add, fetch, grid_barrier, product, put, row
 
 
@@ -34,7 +34,7 @@ def unit_phase(
 ):
     """What reaches the state and [s ĝ] of a unit from above, and the element-wise way back to its products."""
     # fmt: on
-    GATED: tl.constexpr = (KIND == PRINTED) or (KIND == RECURSIVE)
+    GATED: tl.constexpr = (KIND == PAPER) or (KIND == RECURSIVE)
     ABOVE: tl.constexpr = 3 * HP if ELASTIC else 2 * HP  # columns of W_h: [W_h; W_ah] transposed
     HYPER: tl.constexpr = 3 * HP + (4 * HP if GATED else 2 * HP)  # column of `grads` where z's begins
     U: tl.constexpr = 3 * H if ELASTIC else 2 * H
@@ -208,7 +208,7 @@ def backward_kernel(
 ):
     """PHASE 0: the whole sequence; 1 and 2: one phase of one inner step, as in `forward_kernel`."""
     # fmt: on
-    GATED: tl.constexpr = (KIND == PRINTED) or (KIND == RECURSIVE)
+    GATED: tl.constexpr = (KIND == PAPER) or (KIND == RECURSIVE)
     pid = tl.program_id(0)
     programs = tl.num_programs(0)
     if PHASE == 0:

@@ -16,7 +16,7 @@ Buffers, a slot for each inner step (time step · R + r − 1), B rows each:
 import triton
 import triton.language as tl
 
-from ..pieces import NONE, PRINTED, RECURSIVE, change, gate_growth, open_steps, tanh
+from ..pieces import NONE, PAPER, RECURSIVE, change, gate_growth, open_steps, tanh
 from .pieces import fetch, grid_barrier, product, put, row
 
 
@@ -107,7 +107,7 @@ def update_phase(
     the last is known only when all programs have seen their gates.
     """
     # fmt: on
-    GATED: tl.constexpr = (KIND == PRINTED) or (KIND == RECURSIVE)
+    GATED: tl.constexpr = (KIND == PAPER) or (KIND == RECURSIVE)
     U: tl.constexpr = 3 * H if ELASTIC else 2 * H
     SGZ: tl.constexpr = 2 * HP + ZP + 8
     slot = tl.full((), 0, tl.int64) + slot
