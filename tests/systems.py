@@ -30,6 +30,9 @@ def make(name: str, input_size: int, hidden_size: int, *, seed: int = 0, **optio
     kind, defaults = SYSTEMS[name]
     torch.manual_seed(seed)
     layer = kind(input_size, hidden_size, **{"dtype": torch.float64, **defaults, **options})
+    if name in ELASTIC:
+        torch.manual_seed(seed)
+        layer.reset_parameters(alpha=0.05, gate_bias=0.0)  # from gates that allow all inner steps
     enliven(layer)
     layer._watched = True  # such weights may be dead for a small batch; the warning has tests of its own
     return layer

@@ -50,7 +50,7 @@ def rhn(x: Array, h: Array, cell: Any, depth: int, x_mask: Array, h_mask: Array)
 
 
 def eirehn(x: Array, h: Array, cell: Any, depth: int, x_mask: Array, h_mask: Array) -> Array:
-    """One time step of EI-REHN by the reading's table, the printed reading of the weight change."""
+    """One time step of EI-REHN by the reading's table, with the paper's weight update."""
     p = {name: value.detach().double().numpy() for name, value in cell.named_parameters()}
     alpha, beta = np.log1p(np.exp(p["alpha_hat"])), sigm(p["beta_hat"])
     H, before = h.shape[1], h
@@ -78,7 +78,9 @@ def eirehn(x: Array, h: Array, cell: Any, depth: int, x_mask: Array, h_mask: Arr
 def test_all_dropouts_by_hand(kind: str, step: Any, layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     B, T, V, H, depth = 3, 7, 5, 4, 3
-    network = Network(kind, H, num_layers=layers, max_depth=depth, start={"weight_bound": 0.5}, **DROPS)
+    network = Network(
+        kind, H, num_layers=layers, max_depth=depth, weight_update="paper", start={"weight_bound": 0.5}, **DROPS
+    )
     model = LanguageModel(network, V).double()
     recorded = Recorded(monkeypatch)
     tokens = torch.randint(0, V, (B, T))
@@ -118,7 +120,14 @@ def test_masks_of_each_step_by_hand(
     if layers > 1:
         drops["dropout"] = 0.5
     network = Network(
-        kind, H, num_layers=layers, max_depth=depth, embedding_size=E, start={"weight_bound": 0.5}, **drops
+        kind,
+        H,
+        num_layers=layers,
+        max_depth=depth,
+        weight_update="paper",
+        embedding_size=E,
+        start={"weight_bound": 0.5},
+        **drops,
     )
     model = LanguageModel(network, V).double()
     narrowing = np.eye(H) if model.narrowing is None else model.narrowing.detach().numpy()
@@ -212,7 +221,7 @@ def test_initial_values() -> None:
             assert values.abs().max() <= 0.04
             assert values.std() == pytest.approx(0.04 / 3**0.5, rel=0.4), name
     cell: Any = model.body.cells[0]
-    assert nn.functional.softplus(cell.alpha_hat.detach()).tolist() == pytest.approx([0.05] * 30)
+    assert nn.functional.softplus(cell.alpha_hat.detach()).tolist() == pytest.approx([0.25] * 30)
     assert int(model.run(torch.zeros(1, 3, dtype=torch.int64)).depth.min()) == 3
 
 

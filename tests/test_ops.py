@@ -472,7 +472,8 @@ def test_obstacle_names_a_device_that_does_not_match():
 
 def test_float32_error_is_that_of_the_plain_path():
     torch.manual_seed(0)
-    layer = eirehn.EIREHN(9, 48, max_depth=10, dtype=torch.float64)
+    layer = eirehn.EIREHN(9, 48, max_depth=10, weight_update="paper", dtype=torch.float64)
+    layer.reset_parameters(alpha=0.05, gate_bias=0.0)
     with torch.no_grad():  # gates that shut at different depths; the other weights stay where nothing explodes
         layer.cells[0].b_a.uniform_(-2.5, 0.0)
         layer.cells[0].W_ax.mul_(10.0)

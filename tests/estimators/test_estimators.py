@@ -221,7 +221,7 @@ def test_weights_of_classes_move_the_answer() -> None:
     random = np.random.default_rng(0)
     x = random.normal(size=(120, 3))
     y = (random.random(120) < 0.2).astype(int)  # nothing to learn but how frequent a class is
-    settings = {**LEARN, "hidden_size": 4, "epochs": 6}
+    settings = {**LEARN, "hidden_size": 4, "epochs": 10}
     shares = {}
     for weight in (None, "balanced", {0: 1.0, 1: 100.0}):
         model = ElasticClassifier(**settings, class_weight=weight).fit(x, y)

@@ -27,12 +27,12 @@ from eirehn.report.html import render
 from eirehn.training.columns import Windows
 from eirehn.training.fit import train
 
-VARIED = {"alpha": 0.3, "decay_bias": -1.0, "decay_scale": 3.0}
+VARIED = {"alpha": 0.3, "gate_bias": 0.0, "decay_bias": -1.0, "decay_scale": 3.0}
 """A start from which depth differs between words and layers."""
 NETWORKS = {
     "elastic": Network("EIREHN", 10, max_depth=3, start=VARIED),
     "tall": Network("EIREHN", 9, 2, max_depth=3, start=VARIED),
-    "deep": Network("EIREHN", 10, max_depth=4),
+    "deep": Network("EIREHN", 10, max_depth=4, start={"alpha": 0.05, "gate_bias": 0.0}),
     "rhn": Network("RHN", 8, max_depth=2),
     "lstm": Network("LSTM", 8),
     "letters": Network("EIREHN", 8, max_depth=2, start=VARIED),

@@ -61,7 +61,7 @@ def test_labels_tell_rows_apart():
     labels = [line.label for line in results_table(stored(*rows))]
     assert labels == [
         "EI-REHN-20, depth 6",
-        "EI-REHN-20, depth 10, printed",
+        "EI-REHN-20, depth 10, paper",
         "EI-REHN-20, depth 10, recursive, paper",
         "EI-REHN-20, depth 10, recursive, ours",
     ]

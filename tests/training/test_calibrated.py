@@ -171,7 +171,8 @@ def test_scores_are_of_it(run: Path) -> None:
 
 def test_it_goes_on_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = written(tmp_path, train=500, test=100)
-    recipe = calibrated(small_language_recipe(data, average=0.9), start={"weight_bound": 0.5})
+    start = {"weight_bound": 0.5, "alpha": 0.05, "gate_bias": 0.0}
+    recipe = calibrated(small_language_recipe(data, average=0.9), start=start)
     fit.train(recipe, tmp_path / "straight")
     stops = [StopAt(4, killed=False), StopAt(8, killed=True), StopAt(13, killed=False)]
     train_with_stops(recipe, tmp_path / "stopped", stops, monkeypatch, 0.0)

@@ -55,7 +55,7 @@ OURS = Network(
     hidden_dropout=0.45,
     output_dropout=0.75,
     step_masks=True,
-    start=START,
+    start={**START, "alpha": 0.05},
 )
 RECURSIVE = replace(OURS, hidden_size=1200, hyper_size=600, weight_update="recursive")
 MELIS = Optimisation(

@@ -44,9 +44,10 @@ def adaptive_computation_time() -> Recipe:
 
 
 def priced() -> list[Recipe]:
-    """EI-REHN-20 from the layer's own start, which keeps more of its depth open, with a price on it from none to
-    dear."""
-    elastic = Network("EIREHN", 20, max_depth=6)
+    """EI-REHN-20 from gates that fall slowly, which keeps more of its depth open, with a depth penalty from none to
+    large."""
+    start = {"alpha": 0.05, "gate_bias": 0.0}
+    elastic = Network("EIREHN", 20, max_depth=6, weight_update="paper", start=start)
     return [
         Recipe(
             name=f"synthetic-ei-rehn-20-price-{price:.0e}" if price else "synthetic-ei-rehn-20-price-0",
@@ -96,6 +97,6 @@ def _recipe(kind: str, size: int, depth: int, suffix: str = "") -> Recipe:
     name = f"synthetic-{NAMES.get(kind, kind.lower())}-{size}{suffix}"
     return Recipe(
         name=name,
-        network=Network(kind, size, max_depth=depth, start=STARTS.get(kind, {})),
+        network=Network(kind, size, max_depth=depth, weight_update="paper", start=STARTS.get(kind, {})),
         optimisation=PAPER,
     )
