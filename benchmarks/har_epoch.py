@@ -71,7 +71,14 @@ def main() -> None:
     torch.manual_seed(0)
     device = "cuda" if torch.cuda.is_available() else "cpu"
     x, target = torch.randn(BATCH, 128, 9, device=device), torch.randint(0, 6, (BATCH,), device=device)
-    ours = SequenceModel(Network("EIREHN", 48, max_depth=4, shortcut=True), 9, 6, last=True).to(device)
+    ours = SequenceModel(
+        Network(
+            "EIREHN", 48, max_depth=4, shortcut=True, weight_update="paper", start={"alpha": 0.05, "gate_bias": 0.0}
+        ),
+        9,
+        6,
+        last=True,
+    ).to(device)
     steps = {"EI-REHN-48": step_of(ours, x, target), "LSTM-32": step_of(TorchLSTM().to(device), x, target)}
     for step in steps.values():
         step()

@@ -79,7 +79,6 @@ class Data:
     epochs: int
     batch_size: int
     outputs: int
-    better: int  # 1: a higher score is better, -1: a lower one
 
 
 @lru_cache
@@ -93,14 +92,14 @@ def har() -> Data:
     def split(windows: Any, labels: Any) -> tuple[Tensor, Tensor]:
         return torch.from_numpy((windows - mean) / scale), torch.from_numpy(labels).long()
 
-    return Data(split(x[chosen], y[chosen]), split(test, wanted), 32, 20, 16, 6, better=1)
+    return Data(split(x[chosen], y[chosen]), split(test, wanted), 32, 20, 16, 6)
 
 
 @lru_cache
 def synthetic() -> Data:
     splits = SyntheticData(train=2000).load()
     train, test = splits.train, splits.test
-    return Data((train.x, train.target), (test.x, test.target), 20, 15, 20, 2, better=-1)
+    return Data((train.x, train.target), (test.x, test.target), 20, 15, 20, 2)
 
 
 @lru_cache
@@ -114,7 +113,7 @@ def words() -> Data:
         count = (len(tokens) - 1) // 35
         return tokens[: count * 35].view(count, 35), tokens[1 : count * 35 + 1].view(count, 35)
 
-    return Data(windows(texts[0]), windows(texts[1]), 64, 2, 20, len(known) + 1, better=-1)
+    return Data(windows(texts[0]), windows(texts[1]), 64, 2, 20, len(known) + 1)
 
 
 SPLITS = ("train", "valid")

@@ -108,7 +108,7 @@ def cases() -> dict[str, Recipe]:
     paper, lstm = (replace(synthetic.network(kind, 20), data=short) for kind in ("EIREHN", "LSTM"))
     har = Recipe(
         name="har-ei-rehn-48",
-        network=Network("EIREHN", 48, max_depth=4),
+        network=Network("EIREHN", 48, max_depth=4, weight_update="paper", start={"alpha": 0.05, "gate_bias": 0.0}),
         data=signals(),
         optimisation=Optimisation(batch_size=200),
     )

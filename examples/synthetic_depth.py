@@ -25,7 +25,10 @@ class Predictor(nn.Module):
 
     def __init__(self, hidden_size: int, max_depth: int) -> None:
         super().__init__()
-        self.layer = eirehn.EIREHN(2, hidden_size, max_depth=max_depth, batch_first=True)
+        self.layer = eirehn.EIREHN(2, hidden_size, max_depth=max_depth, weight_update="paper", batch_first=True)
+        self.layer.reset_parameters(
+            alpha=0.05, gate_bias=0.0
+        )  # gates that start with all their depth, to save from
         self.head = nn.Linear(hidden_size, 2)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -6,6 +6,7 @@ import importlib
 import json
 import math
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -181,3 +182,45 @@ def test_the_best_epoch_on_test_data(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert row["best_epoch_on_test_data"]["mean"] == pytest.approx(sum(map(max, curves)) / 2, abs=1e-4)
     done = train(recipe, tmp_path / "run")
     assert row["last_epoch"]["mean"] == pytest.approx(sum(done["final_values"]) / 2)
+
+
+def test_stability(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two layers on a few sequences; a second call repeats nothing."""
+    module: Any = importlib.import_module("stability")
+    x = torch.randn(40, 8, 3)
+    tiny = module.Data((x, (x.sum((1, 2)) > 0).long()), (x, (x.sum((1, 2)) > 0).long()), 4, 2, 20, 2)
+    monkeypatch.setitem(module.TASKS, "har", lambda: tiny)
+    monkeypatch.setattr(module, "LENGTHS", (4, 12))
+    monkeypatch.setattr(module, "ProcessPoolExecutor", lambda count: ThreadPoolExecutor(1))
+    found, threads = tmp_path / "found.json", torch.get_num_threads()
+    layers = ["torch LSTM", "EI-REHN, bidirectional"]
+    words = ["stability.py", "--tasks", "har", "--seeds", "1", "--layers", *layers, "--json", str(found)]
+    monkeypatch.setattr(sys, "argv", words)
+    for _ in range(2):
+        module.main()
+    torch.set_num_threads(threads)
+    runs = json.loads(found.read_text())["runs"]
+    assert [each["layer"] for each in runs] == layers
+    assert all(0 <= each["score"] <= 1 and each["skipped"] == 0 for each in runs)
+    assert all(norm > 0 for each in runs for norm in each["gradient_at_start"] + each["gradient_after"])
+    assert capsys.readouterr().out.count("| har | torch LSTM | 1 |") == 2
+
+
+def test_gradients_of_the_first_state_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against finite differences, over joined sequences."""
+    module: Any = importlib.import_module("stability")
+    monkeypatch.setattr(module, "LENGTHS", (7,))
+    x = torch.randn(6, 5, 3, dtype=torch.float64)
+    data = module.Data((x, x), (x, x), 4, 1, 2, 3)
+    model = module.Model(module.LAYERS["torch GRU"], data).double()
+    (norms,) = module.gradients(model, data, torch.float64).values()
+    layer, v = model.double().layer, torch.randn(4, generator=torch.Generator().manual_seed(0)).double()
+    first = x[:2].flatten(0, 1)[:7][None]  # the first of the samples begins with the first sequence
+
+    def end(h: torch.Tensor) -> float:
+        with torch.no_grad():
+            return float(layer(first, h.view(1, 1, 4))[0][0, -1] @ (v / v.norm()))
+
+    steps = 1e-6 * torch.eye(4, dtype=torch.float64)
+    expected = torch.tensor([(end(step) - end(-step)) / 2e-6 for step in steps]).norm().item()
+    assert norms[0] == pytest.approx(expected, rel=1e-5)

@@ -71,7 +71,9 @@ def test_a_trained_network_is_of_use_whenever_it_is_stopped(tmp_path: Path) -> N
     """Beside one that was never stopped, whose first inner step alone is worth little."""
     alone = {}
     for early in (0.0, 0.7):
-        plan = with_network(small(early=early, epochs=40, seeds=(0,)), max_depth=4, start={"gate_bias": -2.0, "alpha": 0.05})
+        plan = with_network(
+            small(early=early, epochs=40, seeds=(0,)), max_depth=4, start={"gate_bias": -2.0, "alpha": 0.05}
+        )
         with eirehn.use_backend("auto"):
             fit.train(plan, tmp_path / str(early))
             alone[early] = evaluate(tmp_path / str(early), max_depth=1).values[0]
