@@ -54,6 +54,7 @@ LAYERS: dict[str, Callable[[int, int], Any]] = {
     "EI-REHN, depth 10": lambda x, h: EIREHN(x, h, max_depth=10, batch_first=True),
     "EI-REHN, 2 layers": lambda x, h: EIREHN(x, h, 2, max_depth=DEPTH, batch_first=True),
     "EI-REHN, bidirectional": lambda x, h: EIREHN(x, h, max_depth=DEPTH, batch_first=True, bidirectional=True),
+    "EI-REHN, recursive": lambda x, h: EIREHN(x, h, max_depth=DEPTH, batch_first=True, weight_update="recursive"),
     "EI-REHN, paper": lambda x, h: EIREHN(x, h, max_depth=DEPTH, batch_first=True, weight_update="paper"),
     "EI-REHN, additive": lambda x, h: EIREHN(x, h, max_depth=DEPTH, batch_first=True, weight_update="additive"),
     "EI-REHN, scaling": lambda x, h: EIREHN(x, h, max_depth=DEPTH, batch_first=True, weight_update="scaling"),
@@ -233,7 +234,7 @@ def run(task: str, name: str, seed: int) -> dict[str, Any]:
         "seed": seed,
         "score": score(model, data),
         "skipped": skipped / steps,
-        "gradient_at_start": [statistics.median(before[length]) for length in LENGTHS],
+        "gradient_at_initialisation": [statistics.median(before[length]) for length in LENGTHS],
         "gradient_after": [
             max(after[length], key=lambda norm: (not math.isfinite(norm), norm)) for length in LENGTHS
         ],
@@ -246,7 +247,7 @@ def table(found: dict[str, Any]) -> str:
     """A row for each task and layer."""
     lengths = ", ".join(map(str, LENGTHS))
     lines = [
-        f"| task | layer | seeds | median | worst | skipped steps | gradient at the start, T = {lengths} | "
+        f"| task | layer | seeds | median | worst | skipped steps | gradient at the initialisation, T = {lengths} | "
         "largest after training | depth |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
@@ -264,7 +265,7 @@ def row(task: str, name: str, runs: list[dict[str, Any]]) -> list[str]:
         worst, shown = scores[0], "{:.3f}"
     else:
         worst, shown = scores[-1], "{:.3g}" if task == "synthetic" else "{:.1f}"
-    start = [statistics.median(each["gradient_at_start"][i] for each in runs) for i in range(len(LENGTHS))]
+    start = [statistics.median(each["gradient_at_initialisation"][i] for each in runs) for i in range(len(LENGTHS))]
     after = [largest([each["gradient_after"][i] for each in runs]) for i in range(len(LENGTHS))]
     depths = [each["depth"] for each in runs if each["depth"] is not None]
     return [
@@ -300,10 +301,11 @@ def main() -> None:
     found: dict[str, Any] = json.loads(asked.json.read_text()) if asked.json.exists() else {"runs": []}
     known = {(each["task"], each["layer"], each["seed"]) for each in found["runs"]}
     wanted = [(task, name, seed) for task in asked.tasks for name in asked.layers for seed in range(asked.seeds)]
-    found |= {"command": "python benchmarks/stability.py", "lengths": LENGTHS, **provenance()}
+    found |= {"command": "python benchmarks/stability.py", "lengths": LENGTHS}
+    where = provenance()
     with ProcessPoolExecutor(cores()) as pool:
         for done in as_completed([pool.submit(run, *each) for each in wanted if each not in known]):
-            found["runs"].append(done.result())
+            found["runs"].append({**done.result(), **where})
             write_json(asked.json, found)
             latest = found["runs"][-1]
             print(latest["task"], latest["layer"], latest["seed"], latest["score"], latest["skipped"], flush=True)

@@ -18,7 +18,7 @@ Array = npt.NDArray[np.float64]
 Params = Mapping[str, npt.NDArray[Any]]
 
 SYSTEMS = ("RHN", "SRHN", "SREHN", "EIREHN")
-WEIGHT_UPDATES = ("paper", "recursive", "additive", "scaling", "outer", "none")
+WEIGHT_UPDATES = ("paper", "recursive", "bounded", "additive", "scaling", "outer", "none")
 ACT_KINDS = ("RNN_TANH", "RNN_RELU", "GRU", "LSTM")
 
 
@@ -148,8 +148,9 @@ def rehn_step(
 def weight_step(update: str, p: Params, rows: slice, z: Array, last: Weight) -> tuple[Weight, Weight]:
     """Eqs. 17-22 for the residual or the gate: the matrix that meets h^{r-1} at step r, and W^r to carry on.
 
-    printed, outer  used g_bar W^{r-1} + (1 - g_bar) dW^r, carried W^{r-1} + dW^r
+    paper, outer    used g_bar W^{r-1} + (1 - g_bar) dW^r, carried W^{r-1} + dW^r
     recursive       used and carried g_bar W^{r-1} + (1 - g_bar) dW^r
+    bounded         the same, with dW^r = diag(tanh(P z^r)) in place of diag(P z^r)
     additive        used and carried W^{r-1} + dW^r
     scaling         used diag(1 + P z^r) W, carried W
     """
@@ -160,12 +161,14 @@ def weight_step(update: str, p: Params, rows: slice, z: Array, last: Weight) -> 
         return Weight(np.diag(1 + p["P"][rows] @ z) @ base, change), last
     outer = update == "outer"
     delta = np.outer(p["P_u"][rows] @ z, p["P_v"][rows] @ z) if outer else np.diag(p["P"][rows] @ z)  # Eqs. 19, 20
+    if update == "bounded":
+        delta = np.tanh(delta)  # zero beside the diagonal stays zero
     added = Weight(base, change + delta)  # Eq. 17
     if update == "additive":
         return added, added
     g_bar = sigm(p["P_bar"][rows] @ z + p["b_bar"][rows])  # Eq. 21
     gated = Weight(np.diag(g_bar) @ base, np.diag(g_bar) @ change + np.diag(1 - g_bar) @ delta)  # Eq. 22
-    return gated, gated if update == "recursive" else added
+    return gated, gated if update in ("recursive", "bounded") else added
 
 
 def act(

@@ -15,7 +15,7 @@ SYSTEMS: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
     "SREHN": (eirehn.SREHN, {"max_depth": 5}),
     **{
         f"EIREHN-{update}": (eirehn.EIREHN, {"max_depth": 5, "weight_update": update})
-        for update in ("paper", "recursive", "additive", "scaling", "outer", "none")
+        for update in ("paper", "recursive", "bounded", "additive", "scaling", "outer", "none")
     },
     **{f"ACT-{cell}": (eirehn.ACT, {"cell": cell, "max_depth": 5}) for cell in ("RNN", "GRU", "LSTM")},
 }

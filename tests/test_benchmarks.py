@@ -202,7 +202,7 @@ def test_stability(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     runs = json.loads(found.read_text())["runs"]
     assert [each["layer"] for each in runs] == layers
     assert all(0 <= each["score"] <= 1 and each["skipped"] == 0 for each in runs)
-    assert all(norm > 0 for each in runs for norm in each["gradient_at_start"] + each["gradient_after"])
+    assert all(norm > 0 for each in runs for norm in each["gradient_at_initialisation"] + each["gradient_after"])
     assert capsys.readouterr().out.count("| har | torch LSTM | 1 |") == 2
 
 

@@ -14,7 +14,12 @@ import eirehn
 from eirehn.ops import cpu
 from eirehn.ops.cpu import memory
 
-FUSED = ["RHN", "SRHN", "SREHN", *(f"EIREHN-{kind}" for kind in ("paper", "recursive", "additive", "scaling"))]
+FUSED = [
+    "RHN",
+    "SRHN",
+    "SREHN",
+    *(f"EIREHN-{kind}" for kind in ("paper", "recursive", "bounded", "additive", "scaling")),
+]
 
 
 @pytest.fixture(autouse=True)

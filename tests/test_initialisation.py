@@ -12,7 +12,7 @@ from torch import nn
 import eirehn
 
 H = 32
-UPDATES = ("recursive", "paper", "additive", "scaling", "outer")
+UPDATES = ("bounded", "recursive", "paper", "additive", "scaling", "outer")
 LAYERS: dict[str, Any] = {
     "SREHN": lambda **options: eirehn.SREHN(9, H, **options),
     **{

@@ -537,7 +537,7 @@ def test_an_lstm_s_state_is_like_torch_s():
 def test_repr_says_what_was_chosen():
     text = repr(eirehn.EIREHN(9, 48, 2, max_depth=4, bidirectional=True, hidden_dropout=0.25, batch_first=True))
     assert "EIREHN(\n  9, 48, num_layers=2, batch_first=True, bidirectional=True, hidden_dropout=0.25" in text
-    assert "EIREHNCell(9, 48, max_depth=4, hyper_size=24, weight_update='recursive')" in text
+    assert "EIREHNCell(9, 48, max_depth=4, hyper_size=24, weight_update='bounded')" in text
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

@@ -11,7 +11,12 @@ import eirehn
 from eirehn.ops.backend import backend_for
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-FUSED = ["RHN", "SRHN", "SREHN", *(f"EIREHN-{kind}" for kind in ("paper", "recursive", "additive", "scaling"))]
+FUSED = [
+    "RHN",
+    "SRHN",
+    "SREHN",
+    *(f"EIREHN-{kind}" for kind in ("paper", "recursive", "bounded", "additive", "scaling")),
+]
 
 
 @pytest.fixture(autouse=True, scope="module")

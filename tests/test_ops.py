@@ -21,7 +21,12 @@ from eirehn.ops.fused import weights_of
 from eirehn.ops.operator import Weights, recurrence, recurrence_backward
 from eirehn.ops.unfused import unfused
 
-FUSED = ["RHN", "SRHN", "SREHN", *(f"EIREHN-{kind}" for kind in ("paper", "recursive", "additive", "scaling"))]
+FUSED = [
+    "RHN",
+    "SRHN",
+    "SREHN",
+    *(f"EIREHN-{kind}" for kind in ("paper", "recursive", "bounded", "additive", "scaling")),
+]
 
 
 @pytest.fixture(autouse=True)

@@ -27,7 +27,7 @@ from eirehn.ops.cpu import layout, memory, pool, recurrence
 from eirehn.ops.fused import weights_of
 from eirehn.ops.reference import scan
 
-HYPER = ("paper", "recursive", "additive", "scaling")
+HYPER = ("paper", "recursive", "bounded", "additive", "scaling")
 SYSTEMS = (*HYPER, "SREHN", "SRHN", "RHN")
 
 

@@ -16,7 +16,7 @@ import test_ops_triton as small
 import torch
 from cuda_on_cpu import COMPILER, Emulated, sanitizer
 from quick import quick
-from test_ops_triton import KINDS, expected, make
+from test_ops_triton import GATED, KINDS, expected, make
 from test_ops_triton_large import PHASES, Large, check, found
 
 from eirehn.ops.cuda import nvrtc
@@ -35,7 +35,7 @@ def sizes(kind: str = "paper", H: int = 1200, Z: int = 600, B: int = 20, R: int 
     update, elastic, own = KINDS[kind]
     Z = Z if update else 0
     whole = (-(-H // 8) * 8, -(-Z // 8) * 8)
-    return Sizes(35 * B, B, 35, R, H, Z, *whole, hyper=update > 0, gated=update in (1, 2), elastic=elastic, own=own)
+    return Sizes(35 * B, B, 35, R, H, Z, *whole, hyper=update > 0, gated=update in GATED, elastic=elastic, own=own)
 
 
 def planned(size: Sizes, machine: tuple[int, int, int] = HOPPER) -> list[Plan | None]:

@@ -16,7 +16,7 @@ from quick import quick
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from eirehn.ops.triton import KINDS, Launch, Weights, available, backward, default_launch, forward
+from eirehn.ops.triton import GATED, KINDS, Launch, Weights, available, backward, default_launch, forward
 from eirehn.ops.unfused import unfused
 
 CUDA = torch.cuda.is_available()
@@ -109,7 +109,7 @@ def make(case: Case, device: str) -> Problem:
             b_z=normal(E, Z, scale=0.3),
             P=normal(E, 2 * H, Z, scale=Z**-0.5),
         )
-    if update in (1, 2):
+    if update in GATED:
         weights = weights._replace(P_bar=normal(E, 2 * H, Z, scale=Z**-0.5), b_bar=normal(E, 2 * H))
     batch_sizes = torch.tensor(case.sizes)
     problem = Problem(

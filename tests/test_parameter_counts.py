@@ -68,6 +68,7 @@ def test_the_counts_by_formula():
     base = trainable(eirehn.SREHNCell(X, H))
     for update, extra in {
         "paper": hyper + 4 * H * Z + 2 * H,
+        "bounded": hyper + 4 * H * Z + 2 * H,
         "recursive": hyper + 4 * H * Z + 2 * H,
         "additive": hyper + 2 * H * Z,
         "scaling": hyper + 2 * H * Z,

@@ -135,9 +135,9 @@ class EIREHN(ElasticLayer):
         input_size, hidden_size, num_layers, batch_first, dropout, bidirectional, device, dtype: as for `nn.LSTM`.
         max_depth: the most inner steps of a time step; a call may name another.
         hyper_size: units of the hypernetwork, ⌈hidden_size / 2⌉ where None.
-        weight_update: how the weights change with depth: "recursive", whose change is bounded; "paper" (Eqs. 17 and
-            22 of the paper), whose change is a sum without bound; "additive", "scaling", "outer", or "none",
-            which is SREHN.
+        weight_update: how the weights change with depth: "bounded", the most stable; "recursive", the same without
+            a bound on the change; "paper", Eqs. 17 and 22 of the paper as they stand; "additive", "scaling",
+            "outer", or "none", which is SREHN.
         input_dropout, hidden_dropout: dropout on the inputs of the matrix products, one mask per sequence.
     """
 
@@ -149,7 +149,7 @@ class EIREHN(ElasticLayer):
         *,
         max_depth: int = 10,
         hyper_size: int | None = None,
-        weight_update: str = "recursive",
+        weight_update: str = "bounded",
         **options: Unpack[HighwayOptions],
     ) -> None:
         cell = partial(EIREHNCell, max_depth=max_depth, hyper_size=hyper_size, weight_update=weight_update)

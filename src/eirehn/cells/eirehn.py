@@ -18,7 +18,7 @@ class EIREHNCell(SREHNCell):
     """SREHN, and between its inner steps the hypernetwork
     `z^r = tanh(W_zh s^{r-1} + W_zg ĝ^{r-1} + W_z z^{r-1} + b_z)` with learned starts `s⁰`, `ĝ⁰`, `z⁰`, so that
     `[s; ĝ]^r = [tanh; sigm](Ŵ^r h^{r-1} + [r=1] W_x x + b)`. `weight_update` says how `Ŵ^r` comes from `W_h` and
-    the `z` so far: Eq. 22 for "paper", see `weight_update.py`.
+    the `z` so far: see `weight_update.py`; Eqs. 17 and 22 of the paper are "paper".
 
     Rows 0 … H−1 of `W_h`, `W_x`, `b`, `P`, `P_bar` and `b_bar` belong to the residual s, the others to ĝ.
     """
@@ -43,7 +43,7 @@ class EIREHNCell(SREHNCell):
         *,
         max_depth: int = 10,
         hyper_size: int | None = None,
-        weight_update: str = "recursive",
+        weight_update: str = "bounded",
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:

@@ -81,12 +81,23 @@ class Recursive:
         self.a: Tensor | float = 1.0
         self.c: Tensor | float = 0.0
 
+    def change(self, z: Tensor) -> Tensor:
+        return product(z, self.cell.P)
+
     def __call__(self, Wh: Tensor, hh: Tensor, z: Tensor) -> Tensor:
-        w = product(z, self.cell.P)
+        w = self.change(z)
         g_bar = torch.sigmoid(product(z, self.cell.P_bar, self.cell.b_bar))
         self.a = g_bar * self.a
         self.c = g_bar * self.c + (1 - g_bar) * w
         return self.a * Wh + self.c * hh
+
+
+class Bounded(Recursive):
+    """`Recursive` with a change of at most 1, `w^r = tanh(P z^r)`. Then `c`, by which a unit feeds itself, is at
+    most 1 too, and no unit drives itself into oscillations that grow."""
+
+    def change(self, z: Tensor) -> Tensor:
+        return torch.tanh(super().change(z))
 
 
 class Outer:
@@ -119,11 +130,12 @@ def outer_times(u: Tensor, v: Tensor, h: Tensor) -> Tensor:
     return u * (v * h).sum(-1, keepdim=True)
 
 
-WeightUpdate = Additive | Scaling | Paper | Recursive | Outer
+WeightUpdate = Additive | Scaling | Paper | Recursive | Bounded | Outer
 
 WEIGHT_UPDATES: dict[str, type[WeightUpdate] | None] = {
     "paper": Paper,
     "recursive": Recursive,
+    "bounded": Bounded,
     "additive": Additive,
     "scaling": Scaling,
     "outer": Outer,

@@ -51,8 +51,8 @@ class Network:
     """Layers, one above the other."""
     max_depth: int = 6
     """Inner steps of a time step: all of them for RHN and SRHN, at most for SREHN, EIREHN and ACT."""
-    weight_update: str = "recursive"
-    """How EIREHN changes its weights with depth: recursive, paper, additive, scaling, outer or none."""
+    weight_update: str = "bounded"
+    """How EIREHN changes its weights with depth: bounded, recursive, paper, additive, scaling, outer or none."""
     hyper_size: int | None = None
     """Units of EIREHN's hypernetwork; half of hidden_size where null."""
     dropout: float = 0.0

@@ -5,9 +5,9 @@
 
 from __future__ import annotations
 
-from .layout import ADDITIVE, NONE, PAPER, RECURSIVE, SCALING
+from .layout import ADDITIVE, BOUNDED, GATED, NONE, PAPER, RECURSIVE, SCALING
 from .products import product
-from .vectors import get, inner, lane_count, load, put, spread, store, where
+from .vectors import get, inner, lane_count, load, put, spread, store, vtanh, where
 
 
 @inner
@@ -82,14 +82,16 @@ def mix_back(kind, H, tile, f, first, wh, wg, h, c, a, dwh, dwg):
             dw = dc + dpre * new * hh
             dhh = dpre * (g * before + new * w)
             store(tile, dc_at, dc + dpre * g * hh)
-        elif kind == RECURSIVE:
+        elif kind in (RECURSIVE, BOUNDED):
+            if kind == BOUNDED:
+                w = vtanh(w)
             g = load(tile, wg + gates + i)
             new = 1.0 - g
             dc = load(tile, dc_at) + dpre * hh
             da = load(tile, da_at) + dpre * Wh
             store(tile, dwh + i, load(tile, a_new + i) * dpre)
             dg = (da * load(tile, a + i) + dc * (load(tile, c + i) - w)) * (g * new)
-            dw = dc * new
+            dw = dc * new * (1.0 - w * w) if kind == BOUNDED else dc * new
             dhh = load(tile, c_new + i) * dpre
             store(tile, dc_at, dc * g)
             store(tile, da_at, da * g)
@@ -104,7 +106,7 @@ def mix_back(kind, H, tile, f, first, wh, wg, h, c, a, dwh, dwg):
         if kind != SCALING:
             store(tile, f.dh + unit, load(tile, f.dh + unit) + dhh)
         store(tile, dwg + i, dw + load(tile, dwg + i) if first else dw)
-        if kind in (PAPER, RECURSIVE):
+        if kind in GATED:
             store(tile, dwg + gates + i, dg + load(tile, dwg + gates + i) if first else dg)
 
 

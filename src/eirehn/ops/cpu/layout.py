@@ -13,8 +13,16 @@ ROW_BYTES = 64  # of a row of a whole tile: one register with AVX-512, two with 
 BLOCK = 4  # rows of a weight panel, and both sides of a block of a weight gradient
 
 # How the hypernetwork's state changes the product `W h`.
-NONE, PAPER, RECURSIVE, ADDITIVE, SCALING = range(5)
-KINDS = {"none": NONE, "paper": PAPER, "recursive": RECURSIVE, "additive": ADDITIVE, "scaling": SCALING}
+NONE, PAPER, RECURSIVE, ADDITIVE, SCALING, BOUNDED = range(6)
+KINDS = {
+    "none": NONE,
+    "paper": PAPER,
+    "recursive": RECURSIVE,
+    "additive": ADDITIVE,
+    "scaling": SCALING,
+    "bounded": BOUNDED,
+}
+GATED = (PAPER, RECURSIVE, BOUNDED)
 
 _STASH_ROWS = 80000  # rows of one worker's stash, 5 MB, unless the inner steps of one time step have more
 _STASH_STEPS = 32  # beyond this many inner steps at once the products of weight gradients gain nothing
@@ -208,7 +216,7 @@ def padded(rows: int) -> int:
 
 @lru_cache(maxsize=64)
 def shape_of(kind: int, H: int, Z: int, R: int, sets: int, elastic: bool, lanes: int, X: int = 0) -> Shape:
-    G = 0 if kind == NONE else 4 * H if kind in (PAPER, RECURSIVE) else 2 * H
+    G = 0 if kind == NONE else 4 * H if kind in GATED else 2 * H
     return Shape(H, Z, G, R, sets, kind, elastic, lanes, X)
 
 

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from .layout import BLOCK, PAPER, RECURSIVE
+from .layout import BLOCK, GATED
 from .vectors import get, inner, put
 
 
@@ -48,7 +48,7 @@ def pack(
     """All members' parameters (flat arrays) into `packed`, `size` elements each."""
     H, Z, G = s.H, s.Z, s.G
     H2 = 2 * H
-    gated = s.kind in (PAPER, RECURSIVE)
+    gated = s.kind in GATED
     for e in range(packed.size // size):
         o = e * size
         for k in range(size):

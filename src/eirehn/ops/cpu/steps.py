@@ -9,7 +9,7 @@ rows, and `packed` scratch memory, too.
 
 from __future__ import annotations
 
-from .layout import ADDITIVE, NONE, PAPER, RECURSIVE, SCALING
+from .layout import ADDITIVE, BOUNDED, NONE, PAPER, RECURSIVE, SCALING
 from .products import product
 from .vectors import (
     any_lane,
@@ -182,7 +182,9 @@ def mix(kind, H, tile, wh, wg, h, c, c_new, a, a_new, pre):
             before = load(tile, c + i)
             store(tile, pre + i, g_bar * (Wh + before * hh) + (1.0 - g_bar) * change * hh)
             store(tile, c_new + i, before + change)
-        elif kind == RECURSIVE:
+        elif kind in (RECURSIVE, BOUNDED):
+            if kind == BOUNDED:
+                change = vtanh(change)
             g_bar = load(tile, gates + i)
             scale = g_bar * load(tile, a + i)
             shift = g_bar * load(tile, c + i) + (1.0 - g_bar) * change

@@ -61,7 +61,7 @@ __device__ __forceinline__ Past past(const Arguments& given, int slot, int r, in
         if (r > 1) x.c_s = own[7 * HP], x.c_g = own[8 * HP];
     }
     if (GATED) x.q_s = own[5 * HP], x.q_g = own[6 * HP];
-    if (KIND == RECURSIVE && r > 1) x.a_s = own[11 * HP], x.a_g = own[12 * HP];
+    if (CARRIED && r > 1) x.a_s = own[11 * HP], x.a_g = own[12 * HP];
     return x;
 }
 
@@ -79,10 +79,12 @@ __device__ __forceinline__ Back change_back(
             dWh, dy * (q * c + (1.0f - q) * w), dy * (1.0f - q) * h + dc, dy * (Wh + (c - w) * h), da, dc + dWh * h
         };
     }
-    if constexpr (KIND == RECURSIVE) {
+    if constexpr (CARRIED) {
+        if (KIND == BOUNDED) w = hyperbolic_tangent(w);
         da += dy * Wh;
         dc += dy * h;
-        return {dy * q * a, dy * (q * c + (1.0f - q) * w), dc * (1.0f - q), da * a + dc * (c - w), da * q, dc * q};
+        const float dw = dc * (1.0f - q) * (KIND == BOUNDED ? 1.0f - w * w : 1.0f);
+        return {dy * q * a, dy * (q * c + (1.0f - q) * w), dw, da * a + dc * (c - w), da * q, dc * q};
     }
     if constexpr (KIND == ADDITIVE) return {dy, dy * (c + w), dc + dy * h, 0.0f, da, dc + dy * h};
     if constexpr (KIND == SCALING) return {dy * (1.0f + w), 0.0f, dy * Wh, 0.0f, da, dc};

@@ -50,7 +50,8 @@ struct Change {
 // W^r h of one half, and what the weight update carries to the next inner step.
 __device__ __forceinline__ Change change(float Wh, float h, float w, float q, float a, float c) {
     if constexpr (KIND == PAPER) return {q * (Wh + c * h) + (1.0f - q) * w * h, a, c + w};
-    if constexpr (KIND == RECURSIVE) {
+    if constexpr (CARRIED) {
+        if (KIND == BOUNDED) w = hyperbolic_tangent(w);
         a = q * a;
         c = q * c + (1.0f - q) * w;
         return {a * Wh + c * h, a, c};
@@ -291,7 +292,7 @@ __device__ void run_units(const Arguments& given) {
                     own[5 * HP] = q_s;
                     own[6 * HP] = q_g;
                 }
-                if (KIND == RECURSIVE) {
+                if (CARRIED) {
                     own[11 * HP] = a_s;
                     own[12 * HP] = a_g;
                 }

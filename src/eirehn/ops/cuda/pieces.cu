@@ -9,9 +9,10 @@
 // read it: the writer has waited for all who wrote the other side after reading this one.
 
 constexpr int WARPS = THREADS / 32;
-constexpr int NONE = 0, PAPER = 1, RECURSIVE = 2, ADDITIVE = 3, SCALING = 4;
+constexpr int NONE = 0, PAPER = 1, RECURSIVE = 2, ADDITIVE = 3, SCALING = 4, BOUNDED = 5;
 constexpr bool HYPER = KIND != NONE;
-constexpr bool GATED = KIND == PAPER || KIND == RECURSIVE;
+constexpr bool CARRIED = KIND == RECURSIVE || KIND == BOUNDED;  // a, beside c
+constexpr bool GATED = KIND == PAPER || CARRIED;
 constexpr int SGZ = 2 * HP + ZP + 8;
 constexpr int Z_ROWS = 16;  // of a block
 

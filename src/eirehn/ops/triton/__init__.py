@@ -3,6 +3,16 @@
 Nothing here imports Triton until `forward` or `backward` is called.
 """
 
-from .launch import KINDS, MAX_HIDDEN, Launch, Weights, available, backward, default_launch, forward
+from .launch import GATED, KINDS, MAX_HIDDEN, Launch, Weights, available, backward, default_launch, forward
 
-__all__ = ["KINDS", "MAX_HIDDEN", "Launch", "Weights", "available", "backward", "default_launch", "forward"]
+__all__ = [
+    "GATED",
+    "KINDS",
+    "MAX_HIDDEN",
+    "Launch",
+    "Weights",
+    "available",
+    "backward",
+    "default_launch",
+    "forward",
+]

@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 from .pieces import (
+    BOUNDED,
     NONE,
     PAPER,
     RECURSIVE,
@@ -47,7 +48,7 @@ def backward_kernel(
     [W h | W_a h | w | ḡ | z of the next inner step]. `sums` takes those of b, α, β and z¹, by program.
     """
     # fmt: on
-    GATED: tl.constexpr = (KIND == PAPER) or (KIND == RECURSIVE)
+    GATED: tl.constexpr = (KIND == PAPER) or (KIND == RECURSIVE) or (KIND == BOUNDED)
     U: tl.constexpr = 3 * H if ELASTIC else 2 * H
     SCRATCH: tl.constexpr = 13 * HP + ZP
     member = tl.program_id(1).to(tl.int64)

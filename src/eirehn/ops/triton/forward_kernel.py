@@ -9,6 +9,7 @@ import triton
 import triton.language as tl
 
 from .pieces import (
+    BOUNDED,
     NONE,
     PAPER,
     RECURSIVE,
@@ -67,7 +68,7 @@ def forward_kernel(
     RESIDENT: tl.constexpr, PRECISION: tl.constexpr,
 ):
     # fmt: on
-    GATED: tl.constexpr = (KIND == PAPER) or (KIND == RECURSIVE)
+    GATED: tl.constexpr = (KIND == PAPER) or (KIND == RECURSIVE) or (KIND == BOUNDED)
     U: tl.constexpr = 3 * H if ELASTIC else 2 * H
     member = tl.program_id(1).to(tl.int64)
     first = tl.program_id(0) * BB

@@ -16,9 +16,12 @@ KINDS: dict[str, tuple[int, bool, bool]] = {
     "recursive": (2, True, False),
     "additive": (3, True, False),
     "scaling": (4, True, False),
+    "bounded": (5, True, False),
     "SRHN": (0, False, False),
     "RHN": (0, False, True),
 }
+GATED = (1, 2, 5)
+"""The numbers of updates with a gate ḡ."""
 MAX_HIDDEN = 128
 _ALPHA_LIMIT = 87.0  # cells/gate.py cuts α off here
 _MULTIPROCESSORS = 132  # of an H100 or H200; only a choice of warps hangs on it
@@ -214,7 +217,7 @@ def backward(
             GRAD=table.grad,
             WIDTH=table.width,
         )
-        products = table.products(work, elastic=elastic, own=own, hyper=update > 0, gated=update in (1, 2))
+        products = table.products(work, elastic=elastic, own=own, hyper=update > 0, gated=update in GATED)
         parts = [sums.sum(1), *products]
         total = [a + b for a, b in zip(total, parts, strict=True)] if total else parts
     return d_u, d_h.to(h0.dtype), _gradients(weights, size, total, own=own)

@@ -18,6 +18,7 @@ PAPER = tl.constexpr(1)
 RECURSIVE = tl.constexpr(2)
 ADDITIVE = tl.constexpr(3)
 SCALING = tl.constexpr(4)
+BOUNDED = tl.constexpr(5)
 
 
 @triton.jit
@@ -174,10 +175,13 @@ def two_times(y, w, y2, w2, BB: tl.constexpr, PRECISION: tl.constexpr):
 @triton.jit
 def change(Wh, h, w, g_bar, a, c, KIND: tl.constexpr):
     """`W^r h` of one half, and what the weight update carries to the next inner step, `a` and `c`."""
+    CARRIED: tl.constexpr = (KIND == RECURSIVE) or (KIND == BOUNDED)
     if KIND == PAPER:
         y = g_bar * (Wh + c * h) + (1.0 - g_bar) * w * h
         c = c + w
-    elif KIND == RECURSIVE:
+    elif CARRIED:
+        if KIND == BOUNDED:
+            w = tanh(w)
         a = g_bar * a
         c = g_bar * c + (1.0 - g_bar) * w
         y = a * Wh + c * h
@@ -194,6 +198,7 @@ def change(Wh, h, w, g_bar, a, c, KIND: tl.constexpr):
 @triton.jit
 def change_back(dy, Wh, h, w, g_bar, a, c, da, dc, KIND: tl.constexpr):
     """The gradients of `change` at its inputs `Wh, h, w, ḡ, a, c`, given those at its results `dy, da, dc`."""
+    CARRIED: tl.constexpr = (KIND == RECURSIVE) or (KIND == BOUNDED)
     dg = tl.zeros_like(dy)
     dw = tl.zeros_like(dy)
     dh = tl.zeros_like(dy)
@@ -204,11 +209,15 @@ def change_back(dy, Wh, h, w, g_bar, a, c, da, dc, KIND: tl.constexpr):
         dh = dy * (g_bar * c + (1.0 - g_bar) * w)
         dWh = dy * g_bar
         dc = dc + dWh * h
-    elif KIND == RECURSIVE:
+    elif CARRIED:
+        if KIND == BOUNDED:
+            w = tanh(w)
         da = da + dy * Wh
         dc = dc + dy * h
         dg = da * a + dc * (c - w)
         dw = dc * (1.0 - g_bar)
+        if KIND == BOUNDED:
+            dw = dw * (1.0 - w * w)
         dh = dy * (g_bar * c + (1.0 - g_bar) * w)
         dWh = dy * g_bar * a
         da = da * g_bar

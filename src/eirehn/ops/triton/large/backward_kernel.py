@@ -18,7 +18,7 @@ Buffers besides those of the forward pass:
 import triton
 import triton.language as tl
 
-from ..pieces import NONE, PAPER, RECURSIVE, change_back, gate_growth
+from ..pieces import BOUNDED, NONE, PAPER, RECURSIVE, change_back, gate_growth
 from .pieces import add, fetch, grid_barrier, product, put, row
 
 
@@ -34,7 +34,8 @@ def unit_phase(
 ):
     """What reaches the state and [s ĝ] of a unit from above, and the element-wise way back to its products."""
     # fmt: on
-    GATED: tl.constexpr = (KIND == PAPER) or (KIND == RECURSIVE)
+    GATED: tl.constexpr = (KIND == PAPER) or (KIND == RECURSIVE) or (KIND == BOUNDED)
+    CARRIED: tl.constexpr = (KIND == RECURSIVE) or (KIND == BOUNDED)  # a, beside c
     ABOVE: tl.constexpr = 3 * HP if ELASTIC else 2 * HP  # columns of W_h: [W_h; W_ah] transposed
     HYPER: tl.constexpr = 3 * HP + (4 * HP if GATED else 2 * HP)  # column of `grads` where z's begins
     U: tl.constexpr = 3 * H if ELASTIC else 2 * H
@@ -70,7 +71,7 @@ def unit_phase(
                 q_s, q_g, a_s, a_g, da_s, da_g = w_s, w_s, w_s, w_s, w_s, w_s
                 if GATED:
                     q_s, q_g = fetch(own + 5 * HP, spot), fetch(own + 6 * HP, spot)
-                if KIND == RECURSIVE:
+                if CARRIED:
                     a_s = tl.where(earlier, fetch(own + 11 * HP, earlier), 1.0)
                     a_g = tl.where(earlier, fetch(own + 12 * HP, earlier), 1.0)
                     da_s, da_g = fetch(mine + 3 * HP, later), fetch(mine + 4 * HP, later)
@@ -153,7 +154,7 @@ def unit_phase(
                     put(item + 6 * HP, tl.where(keep, dq_g * q_g * (1.0 - q_g), 0.0), spot)
                 put(mine + HP, dc_s, spot)
                 put(mine + 2 * HP, dc_g, spot)
-                if KIND == RECURSIVE:
+                if CARRIED:
                     put(mine + 3 * HP, da_s, spot)
                     put(mine + 4 * HP, da_g, spot)
             else:
@@ -208,7 +209,7 @@ def backward_kernel(
 ):
     """PHASE 0: the whole sequence; 1 and 2: one phase of one inner step, as in `forward_kernel`."""
     # fmt: on
-    GATED: tl.constexpr = (KIND == PAPER) or (KIND == RECURSIVE)
+    GATED: tl.constexpr = (KIND == PAPER) or (KIND == RECURSIVE) or (KIND == BOUNDED)
     pid = tl.program_id(0)
     programs = tl.num_programs(0)
     if PHASE == 0:

@@ -16,7 +16,7 @@ Buffers, a slot for each inner step (time step · R + r − 1), B rows each:
 import triton
 import triton.language as tl
 
-from ..pieces import NONE, PAPER, RECURSIVE, change, gate_growth, open_steps, tanh
+from ..pieces import BOUNDED, NONE, PAPER, RECURSIVE, change, gate_growth, open_steps, tanh
 from .pieces import fetch, grid_barrier, product, put, row
 
 
@@ -107,7 +107,8 @@ def update_phase(
     the last is known only when all programs have seen their gates.
     """
     # fmt: on
-    GATED: tl.constexpr = (KIND == PAPER) or (KIND == RECURSIVE)
+    GATED: tl.constexpr = (KIND == PAPER) or (KIND == RECURSIVE) or (KIND == BOUNDED)
+    CARRIED: tl.constexpr = (KIND == RECURSIVE) or (KIND == BOUNDED)  # a, beside c
     U: tl.constexpr = 3 * H if ELASTIC else 2 * H
     SGZ: tl.constexpr = 2 * HP + ZP + 8
     slot = tl.full((), 0, tl.int64) + slot
@@ -190,7 +191,7 @@ def update_phase(
                         q_g += q_g_first
                 else:
                     c_s, c_g = fetch(own + 7 * HP, spot), fetch(own + 8 * HP, spot)
-                    if KIND == RECURSIVE:
+                    if CARRIED:
                         a_s, a_g = fetch(own + 11 * HP, spot), fetch(own + 12 * HP, spot)
                     w_s, w_g, q_s, q_g = product(
                         sgz + slot * B * SGZ + 2 * HP, SGZ, P, ZP, HP, rows, present, n, stored,
@@ -242,7 +243,7 @@ def update_phase(
             if KIND != NONE:
                 put(own + below + 7 * HP, c_s, more)
                 put(own + below + 8 * HP, c_g, more)
-                if KIND == RECURSIVE:
+                if CARRIED:
                     put(own + below + 11 * HP, a_s, more)
                     put(own + below + 12 * HP, a_g, more)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..launch import KINDS, Weights
+from ..launch import GATED, KINDS, Weights
 from .weights import Sizes, pad
 
 
@@ -144,5 +144,5 @@ def sizes_of(u: Tensor, h0: Tensor, weights: Weights, batch_sizes: Tensor, kind:
     Z = 0 if weights.z1 is None else weights.z1.size(1)
     return Sizes(
         u.size(1), B, batch_sizes.numel(), max_depth, H, Z, -(-H // 8) * 8, -(-Z // 8) * 8,
-        hyper=update > 0, gated=update in (1, 2), elastic=elastic, own=own,
+        hyper=update > 0, gated=update in GATED, elastic=elastic, own=own,
     )  # fmt: skip
