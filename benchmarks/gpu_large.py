@@ -231,7 +231,7 @@ def main() -> None:
     if not torch.cuda.is_available():
         sys.exit("no GPU")
     say(torch.cuda.get_device_name(), "torch", torch.__version__)
-    title = "printed H=1200 Z=600 B=20 T=35 R=4: milliseconds"
+    title = "paper H=1200 Z=600 B=20 T=35 R=4: milliseconds"
     say(f"{title:<62} forward    back   graph:     back     sum us/phase: back    error")
     chosen = [index for index, launch in enumerate(LAUNCHES) if matches(launch, options.filter)]
     tasks: list[list[Any]] = [["lstm", 0], *(["time", index] for index in chosen)]

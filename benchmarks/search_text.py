@@ -46,6 +46,7 @@ from eirehn.training.recipe import Hardware, Recipe
 
 NETWORK: dict[str, Any] = {
     "kind": "EIREHN",
+    "weight_update": "paper",
     "hidden_size": 200,
     "max_depth": 4,
     "word_dropout": 0.1,
@@ -97,7 +98,8 @@ class Curve(pl.Callback):
 def attempt(settings: dict[str, Any], data: TextData, *, caps: bool = False) -> dict[str, Any]:
     network = {**NETWORK, **settings.get("network", {})}
     if network["kind"] in FIXED + ELASTIC:
-        network["start"] = {**START, **network.get("start", {})}
+        flat = {"alpha": 0.05} if network["kind"] in ELASTIC else {}
+        network["start"] = {**START, **flat, **network.get("start", {})}
     recipe = Recipe(
         settings["name"],
         Network(**network),

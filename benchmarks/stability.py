@@ -247,8 +247,8 @@ def table(found: dict[str, Any]) -> str:
     """A row for each task and layer."""
     lengths = ", ".join(map(str, LENGTHS))
     lines = [
-        f"| task | layer | seeds | median | worst | skipped steps | gradient at the initialisation, T = {lengths} | "
-        "largest after training | depth |",
+        "| task | layer | seeds | median | worst | skipped steps | "
+        f"gradient at the initialisation, T = {lengths} | largest after training | depth |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for task in TASKS:

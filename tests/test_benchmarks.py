@@ -125,7 +125,7 @@ def test_how_far_gates_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.usefixtures("small_treebank")
 def test_searching_settings_of_a_language_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module: Any = importlib.import_module("search_text")
-    start = {"update_bias": 1.0, "alpha": 0.05}
+    start = {"update_bias": 1.0}
     plan = [
         {"name": kind, "network": {"kind": kind, "hidden_size": 4, "start": own}, "optimisation": {"epochs": 2}}
         for kind, own in (("RHN", {}), ("EIREHN", start))

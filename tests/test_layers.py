@@ -561,3 +561,12 @@ def test_an_empty_batch_gives_an_empty_result():
     assert out.shape == (4, 0, 3)
     assert h_n.shape == (1, 0, 3)
     assert depth.shape == (1, 4, 0)
+
+
+def test_layers_of_version_01_are_unpickled():
+    """They called the paper's weight update "printed"."""
+    layer = eirehn.EIREHN(2, 3, weight_update="paper")
+    layer.cells[0].weight_update = "printed"
+    again = copy.deepcopy(layer)  # by way of its state, as pickle does
+    assert again.cells[0].weight_update == "paper"
+    assert eirehn.EIREHN(2, 3, weight_update="printed").cells[0].weight_update == "paper"

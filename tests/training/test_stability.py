@@ -15,17 +15,20 @@ import numpy as np
 import pytest
 import torch
 from rich.console import Console
-from small import DATA, small
+from small import DATA, Sums, small
 
 from eirehn.cli import main
 from eirehn.files import read_json
 from eirehn.loading import read_values
+from eirehn.recipes import har
 from eirehn.training.ensemble import Ensemble
 from eirehn.training.fit import train
 from eirehn.training.folder import RunFolder
 from eirehn.training.memory import Tensors, train_in_memory
+from eirehn.training.modules import Task
 from eirehn.training.progress import Display, Event
 from eirehn.training.recipe import Recipe
+from eirehn.training.retreats import Retreats
 from eirehn.training.stability import UnstableTraining
 from eirehn.training.workers import train_all
 
@@ -58,8 +61,11 @@ def test_a_training_whose_every_step_is_skipped_stops_and_says_so(tmp_path: Path
     texts = [str(warning.message) for warning in caught]
     assert all("The network is unstable: lower the learning rate" in text for text in texts)
     assert [text.split(".")[0] for text in texts] == [
-        *(f"seed {seed}: 3 of the 4 steps of epoch 1 were skipped {BECAUSE}" for seed in (0, 1)),
-        *(f"seed {seed}: training stopped after epoch 2: no step of it had a finite gradient" for seed in (0, 1)),
+        *(f"small-srehn, seed {seed}: 3 of the 4 steps of epoch 1 were skipped {BECAUSE}" for seed in (0, 1)),
+        *(
+            f"small-srehn, seed {seed}: training stopped after epoch 2: no step of it had a finite gradient"
+            for seed in (0, 1)
+        ),
     ]
     assert result["stopped_epoch"] == [2, 2]
     assert read_json(tmp_path / "run" / "result.json")["stopped_epoch"] == [2, 2]
@@ -112,7 +118,7 @@ def test_some_skipped_steps_are_a_warning_once_and_few_are_none(
     with pytest.warns(UnstableTraining) as caught:
         result = train(small(seeds=(0, 7), clip=1.0), tmp_path / "run")
     (warning,) = caught
-    assert str(warning.message).startswith("seed 7: 1 of the 4 steps of epoch 1 were skipped")
+    assert str(warning.message).startswith("small-eirehn, seed 7: 1 of the 4 steps of epoch 1 were skipped")
     assert result["stopped_epoch"] == [None, None]
     monkeypatch.undo()
     spoil(monkeypatch, {0: {3}})
@@ -151,7 +157,7 @@ def test_in_memory_too() -> None:
     data = Tensors(DATA.load(), "regression", 2, last=False)
     with pytest.warns(UnstableTraining) as caught:
         train_in_memory(replace(exploding(seeds=(0,)), data=data))
-    assert str(caught[-1].message).startswith("seed 0: training stopped after epoch 2")
+    assert str(caught[-1].message).startswith("small-srehn, seed 0: training stopped after epoch 2")
 
 
 def test_an_estimator_warns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,8 +183,11 @@ def test_the_command_ends_with_an_exit_code_and_one_line_a_seed(tmp_path: Path) 
     done = run_command(exploding(), tmp_path / "run")
     assert done.returncode == 1
     said = [line for line in done.stderr.splitlines() if "warning" in line]
-    assert [line.split(":")[2] for line in said] == [" seed 0", " seed 1"] * 2  # some steps, then all of them
-    assert all(line.startswith("eirehn: warning: seed") and ".py" not in line for line in said)
+    assert [line.split(":")[2] for line in said] == [
+        " small-srehn, seed 0",
+        " small-srehn, seed 1",
+    ] * 2  # some steps, then all of them
+    assert all(line.startswith("eirehn: warning: small") and ".py" not in line for line in said)
     assert "training stopped after epoch 2: gradients not finite" in done.stdout
     assert "Traceback" not in done.stderr
     assert run_command(exploding(), tmp_path / "run").returncode == 1  # it had ended, and as before
@@ -186,11 +195,63 @@ def test_the_command_ends_with_an_exit_code_and_one_line_a_seed(tmp_path: Path) 
 
 
 def test_processes_pass_their_warnings_on(tmp_path: Path) -> None:
-    recipe = exploding(seeds=(5,))
-    with pytest.warns(UnstableTraining) as caught:
-        (result,) = train_all([recipe], tmp_path, jobs=1, tell=lambda event: None)
-    assert str(caught[-1].message).startswith("seed 5: training stopped after epoch 2")
-    assert result["stopped_epoch"] == [2]
+    """Each run's own, where Python shows equal ones once."""
+    recipes = [replace(exploding(seeds=(5,)), name=name) for name in ("one", "other")]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default", UnstableTraining)
+        results = train_all(recipes, tmp_path, jobs=1, tell=lambda event: None)
+    assert [result["stopped_epoch"] for result in results] == [[2], [2]]
+    stopped = sorted(text for text in map(str, (each.message for each in caught)) if "training stopped" in text)
+    assert [text.split(":")[0] for text in stopped] == ["one, seed 5", "other, seed 5"]
+
+
+@pytest.mark.parametrize("validation", [20, 0], ids=["validated", "not validated"])
+def test_a_stopped_seed_keeps_its_average_and_its_best_epoch(
+    validation: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = replace(
+        small(seeds=(0, 1), epochs=5, clip=1.0, average=0.9), data=Sums(train=64, validation=validation)
+    )
+    spoil(monkeypatch, {1: set(range(STEPS, 2 * STEPS))})
+    with pytest.warns(UnstableTraining):
+        result = train(recipe, tmp_path / "run")
+    assert result["stopped_epoch"] == [None, 2]
+    assert result["best_epoch"][1] <= 2
+    rows = [line.split(",") for line in (tmp_path / "run" / "metrics.csv").read_text().splitlines()[1:]]
+    metric = [row[3] for row in rows if row[1] == "1"]
+    assert metric[1:] == [metric[1]] * 4
+
+
+def test_a_seed_that_goes_back_to_its_best_epoch_does_not_stop(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With `retreat`, which halves its rate."""
+    step, losses = [0], Task.loss
+
+    def spoiled(self: Task, batch: Any) -> torch.Tensor:
+        step[0] += 1
+        return losses(self, batch) * (torch.nan if STEPS < step[0] <= 2 * STEPS else 1.0)
+
+    monkeypatch.setattr(Task, "loss", spoiled)
+    monkeypatch.setattr(Retreats, "lost", lambda self, score, *_: torch.tensor([step[0] == 2 * STEPS]))
+    options = {"optimizer": "sgd", "learning_rate": 0.1, "retreat": 1.1, "clip": 1.0, "epochs": 3}
+    with pytest.warns(UnstableTraining, match="4 of the 4 steps of epoch 2 were skipped"):
+        result = train(small(seeds=(0,), **options), tmp_path / "run")
+    assert result["stopped_epoch"] == [None]
+    assert len((tmp_path / "run" / "metrics.csv").read_text().splitlines()) == 4
+
+
+def test_a_run_of_version_01(tmp_path: Path) -> None:
+    """Its recipe, whose weight update had another name and whose initial values were not written out, is ours."""
+    recipe = next(each for each in har.table2() if each.network.kind == "EIREHN")
+    content = recipe.to_dict()
+    content["network"] |= {"weight_update": "printed", "start": {"gate_bias": -2.0}}
+    assert Recipe.from_dict(content).differences(recipe) == []
+    shallow = next(each for each in har.table2() if each.network.kind == "LSTM")
+    content = shallow.to_dict()
+    content["network"]["weight_update"] = "printed"
+    assert Recipe.from_dict(content).differences(shallow) == []
+    assert shallow.differences(Recipe.from_dict(content)) == []
 
 
 def test_reproduce_has_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -201,4 +262,4 @@ def test_reproduce_has_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixtur
     run = RunFolder(tmp_path / "synthetic-rnn-20")
     run.result.write_text(json.dumps({**json.loads(run.result.read_text()), "stopped_epoch": [1]}))
     assert main(words) == 1
-    capsys.readouterr()
+    assert "1, 1 stopped early" in capsys.readouterr().out

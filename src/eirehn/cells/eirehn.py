@@ -11,7 +11,7 @@ from ..checks import finite, positive_int
 from .base import Constants, Step, default_bound, fill_uniform, lowered, masked, product, residual_and_gate
 from .gate import ElasticSteps
 from .srehn import SREHNCell
-from .weight_update import WEIGHT_UPDATES
+from .weight_update import RENAMED, WEIGHT_UPDATES
 
 
 class EIREHNCell(SREHNCell):
@@ -47,6 +47,7 @@ class EIREHNCell(SREHNCell):
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
+        weight_update = RENAMED.get(weight_update, weight_update)
         if weight_update not in WEIGHT_UPDATES:
             known = ", ".join(repr(name) for name in WEIGHT_UPDATES)
             raise ValueError(f"weight_update must be one of {known}, got {weight_update!r}")
@@ -125,6 +126,10 @@ class EIREHNCell(SREHNCell):
             if update.gated:
                 self.P_bar.mul_(update_scale)
                 self.b_bar.fill_(update_bias)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]  # torch's has no types
+        self.weight_update = RENAMED.get(self.weight_update, self.weight_update)
 
     def constants(self) -> Constants:
         """With `z^1`: it starts from learned values at every time step, so it is one vector for all of them."""

@@ -132,6 +132,8 @@ def outer_times(u: Tensor, v: Tensor, h: Tensor) -> Tensor:
 
 WeightUpdate = Additive | Scaling | Paper | Recursive | Bounded | Outer
 
+RENAMED = {"printed": "paper"}
+"""Names of version 0.1, which runs, models and pickled layers still have."""
 WEIGHT_UPDATES: dict[str, type[WeightUpdate] | None] = {
     "paper": Paper,
     "recursive": Recursive,

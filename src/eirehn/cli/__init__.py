@@ -8,6 +8,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import NoReturn
 
 from ..files import RunError
@@ -101,11 +102,20 @@ SAVING = ("reproduce", "train", "data")
 """Commands whose work is saved as it goes on."""
 
 
+def in_one_line(
+    message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
+) -> str:
+    """A warning of ours for users of the command; those of libraries as Python shows them."""
+    if filename.startswith(str(Path(__file__).parents[1])):
+        return f"eirehn: warning: {' '.join(str(message).split())}\n"
+    return f"{filename}:{lineno}: {category.__name__}: {message}\n"
+
+
 def entry() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a terminal without these letters is no reason to fail
-    warnings.formatwarning = lambda message, *_, **__: f"eirehn: warning: {' '.join(str(message).split())}\n"
+    warnings.formatwarning = in_one_line
     try:
         code = main()
     except KeyboardInterrupt:  # sent twice at once, as timeout(1) does

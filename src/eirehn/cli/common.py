@@ -98,8 +98,8 @@ def check_apart(flag: str, path: Path | None, *runs: Path) -> None:
 
 
 def diverged(value: float | None) -> bool:
-    """Whether a result's value is that of a seed which never had one."""
-    return value is None or math.isnan(value)
+    """Whether a result's value is that of a seed which never had a finite one."""
+    return value is None or not math.isfinite(value)
 
 
 def console() -> Console:

@@ -13,6 +13,7 @@ from torch.utils._pytree import tree_map
 
 from ..baselines import LSTM, RNN, OneBias
 from ..cells.base import default_bound, fill_uniform
+from ..cells.weight_update import RENAMED
 from ..checks import boolean, positive_int, probability
 from ..layers import ACT, EIREHN, RHN, SREHN, SRHN
 
@@ -102,8 +103,7 @@ class Network:
     and the last bias too."""
 
     def __post_init__(self) -> None:
-        if self.weight_update == "printed":  # as version 0.1 called it: runs on disk still do
-            object.__setattr__(self, "weight_update", "paper")
+        object.__setattr__(self, "weight_update", RENAMED.get(self.weight_update, self.weight_update))
         if self.kind not in LAYERS:
             raise ValueError(f"kind must be one of {', '.join(LAYERS)}, got {self.kind!r}")
         for name in ("hidden_size", "num_layers", "max_depth", "mixture"):

@@ -139,7 +139,7 @@ def recipes() -> list[Recipe]:
 
 
 def ei_rehn(size: int, depth: int) -> Recipe:
-    """With the weight update as it is printed, whose sum has no bound: from START, at this rate, it diverged in its
+    """With the paper's weight update, whose sum has no bound: from START, at this rate, it diverged in its
     fourth epoch."""
     steep = replace(HIGHWAY, start=STEEP)
     network = replace(steep, hidden_size=size, max_depth=depth, hyper_size=size // 2, weight_update="paper")

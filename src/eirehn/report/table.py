@@ -43,6 +43,8 @@ class Row:
     best: bool
     """The best mean of all rows of which no seed diverged."""
     paper_best: bool
+    stopped: int = 0
+    """Seeds whose training stopped because it was unstable."""
 
     @property
     def at_last_epoch(self) -> bool:
@@ -101,6 +103,7 @@ def results_table(results: Mapping[str, Any], *, lower_is_better: bool = True) -
             seconds=as_float(row.get("seconds")),
             best=index == best,
             paper_best=index == paper_best,
+            stopped=len(row.get("stopped_seeds") or ()),
         )
         for index, (row, label) in enumerate(zip(stored, _labels(stored), strict=True))
     ]
@@ -146,7 +149,12 @@ def markdown_table(results: Mapping[str, Any], metric: Metric | None = None) -> 
 
 
 def seeds_text(row: Row) -> str:
-    return f"{len(row.values)}, {row.diverged} diverged" if row.diverged else str(len(row.values))
+    words = [str(len(row.values))]
+    if row.diverged:
+        words.append(f"{row.diverged} diverged")
+    if row.stopped:
+        words.append(f"{row.stopped} stopped early")
+    return ", ".join(words)
 
 
 def difference_text(row: Row, scale: float, unit: str = "") -> str:

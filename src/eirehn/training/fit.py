@@ -78,7 +78,7 @@ def _train(recipe: Recipe, run: RunFolder, tell: Callable[[Event], None], save_s
     history = History(run.metrics, recipe.seeds)
     saving = Saving(run.checkpoint, seconds=save_seconds, on_save=lambda task: export(task, recipe, run.path))
     with quiet(), seeded(recipe.seeds[0]):
-        trainer = make_trainer(recipe, run.path, [history, Watch(recipe.seeds), saving, Telling(recipe, tell)])
+        trainer = make_trainer(recipe, run.path, [history, Watch(recipe), saving, Telling(recipe, tell)])
         checkpoint = run.checkpoint if run.checkpoint.exists() else None
         interruptible(trainer, task, Data(recipe, splits), checkpoint)
         # A run may have been killed between its last epoch and this line, or come here after it.

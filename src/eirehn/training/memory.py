@@ -71,7 +71,7 @@ def _train(recipe: Recipe, patience: int | None, tell: Callable[[Event], None] |
     check_new(recipe)
     task = make_task(recipe)
     rise = int(recipe.optimisation.warmup * recipe.optimisation.epochs)
-    callbacks: list[pl.Callback] = [Watch(recipe.seeds)]
+    callbacks: list[pl.Callback] = [Watch(recipe)]
     if patience is not None:
         callbacks.append(Patience(patience, rise))
     if tell is not None:

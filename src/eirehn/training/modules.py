@@ -48,7 +48,7 @@ class Task(pl.LightningModule):
         self.best = Best(self.ensemble)
         self.sums = torch.zeros(2, self.ensemble.size, dtype=torch.float64)  # this epoch's losses and sequences
         self.skipped = torch.zeros(self.ensemble.size, dtype=torch.float64)  # its steps without finite gradients
-        self.stopped = torch.full((self.ensemble.size,), -1)  # the epoch after which a member learns no more, or -1
+        self.stopped = torch.full((self.ensemble.size,), -1)  # the last epoch of a member that has stopped, or -1
         self.averages = Averages(optimisation, list(self.ensemble.stacked))
         self.retreats = Retreats(optimisation, self.ensemble.size)
 
@@ -127,8 +127,9 @@ class Task(pl.LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         state = checkpoint["task"]
         self.sums, self.carried = state["sums"], state["carried"]
-        # Which states of older versions do not have.
-        self.skipped, self.stopped = state.get("skipped", self.skipped), state.get("stopped", self.stopped)
+        # States of version 0.1 have other names, or none.
+        self.skipped = state.get("skipped", state.get("left_out", self.skipped))
+        self.stopped = state.get("stopped", self.stopped)
         self.averages.load_state_dict(state["averages"])
         self.best.load_state_dict(state["best"])
         if "retreats" in state:  # trainings of before there were any do not ask for them
@@ -201,21 +202,22 @@ class Task(pl.LightningModule):
             else:
                 closure()  # calls training_step, and has no loss to go back from
                 self.captured(self._batch)
-        if self.captured is None or not self.captured.averages:
-            self.averages.update(list(self.ensemble.stacked))
+            if self.captured is None or not self.captured.averages:
+                self.averages.update(list(self.ensemble.stacked))
 
     @contextmanager
     def _stopped_held(self) -> Iterator[None]:
-        """Members that have stopped keep their values: weight decay would go on changing them."""
+        """Members that have stopped keep their values and averages, which weight decay would still change."""
         stopped = self.stopped >= 0
         if not stopped.any():
             yield
             return
+        values = [*self.ensemble.stacked, *self.averages.values]
         with torch.no_grad():
-            held = [value[stopped].clone() for value in self.ensemble.stacked]
+            held = [value[stopped].clone() for value in values]
             with torch.enable_grad():
                 yield
-            for value, own in zip(self.ensemble.stacked, held, strict=True):
+            for value, own in zip(values, held, strict=True):
                 value[stopped] = own
 
     def on_validation_epoch_start(self) -> None:
@@ -274,24 +276,28 @@ class Task(pl.LightningModule):
         self.carried = self._reading
         metric = self.figure(total / count)
         self._tell(self._train_loss(), metric, depth / cases)
-        score = self.sign * metric
+        stopped = (self.stopped >= 0).to(metric.device)
+        score = (self.sign * metric).masked_fill(stopped, torch.nan)
         self.best.consider(score, self.current_epoch, self.ensemble)
         # An average, or a temperature, may do well when what is trained has been lost for epochs.
         loss = self.latest["train_loss"] if self.averages or calibration else None
-        lost = self.retreats.lost(score, self.best.score, loss, self.figure) if self.retreats else None
+        lost = self.retreats.lost(score, self.best.score, loss, self.figure) & ~stopped if self.retreats else None
         self.averages.consider(score, lost)
         if calibration:
             self.calibrate(torch.stack(calibration))
         self.averages.swap(list(self.ensemble.stacked))
         if lost is not None:
             self._retreat(lost)
-        self._stop_unstable()
+        self._stop_unstable(lost)
 
-    def _stop_unstable(self) -> None:
-        """Members none of whose steps in this epoch could be taken, or whose values are not finite, stop here."""
+    def _stop_unstable(self, back: Tensor | None = None) -> None:
+        """Members none of whose steps in this epoch could be taken, or whose values are not finite, stop here, but
+        for those that have gone `back`, (M,)."""
         broken = self.skipped >= self.trainer.num_training_batches  # (M,)
         for value in self.ensemble.stacked:
             broken = broken | ~value.reshape(len(value), -1).isfinite().all(1)
+        if back is not None:
+            broken = broken & ~back
         self.stopped[broken.cpu() & (self.stopped < 0)] = self.current_epoch
 
     def _retreat(self, lost: Tensor) -> None:
@@ -311,7 +317,8 @@ class Task(pl.LightningModule):
         unknown = torch.full_like(loss, torch.nan)
         self._tell(loss, unknown, unknown)
         self.averages.swap(list(self.ensemble.stacked))
-        self.best.take(loss, self.current_epoch, self.ensemble)
+        stopped = (self.stopped >= 0).to(loss.device)
+        self.best.take(loss.masked_fill(stopped, torch.nan), self.current_epoch, self.ensemble)
         self.averages.swap(list(self.ensemble.stacked))
         self._stop_unstable()
 

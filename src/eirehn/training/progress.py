@@ -29,7 +29,9 @@ class Event:
     figures: dict[str, float]
     """Means over the seeds that still learn, at the end of the last epoch."""
     stopped: tuple[int, ...] = ()
-    """The seeds that learn no more."""
+    """The seeds whose training has stopped."""
+    ended: bool = False
+    """Whether the training ends before its last epoch."""
 
 
 class Telling(pl.Callback):
@@ -60,7 +62,18 @@ class Telling(pl.Callback):
         if trainer.is_global_zero:
             epochs = trainer.max_epochs or 1
             steps = int(epochs * trainer.num_training_batches)
-            self.tell(Event(self.run, trainer.global_step, steps, epoch, epochs, self._figures, self._stopped))
+            self.tell(
+                Event(
+                    self.run,
+                    trainer.global_step,
+                    steps,
+                    epoch,
+                    epochs,
+                    self._figures,
+                    self._stopped,
+                    trainer.should_stop,
+                )
+            )
 
 
 class Display:
@@ -104,7 +117,7 @@ class Display:
             self._rows[event.run] = bar.add_task(event.run, total=event.steps, completed=event.step, figures="")
         row = self._rows[event.run]
         bar.update(row, completed=event.step, figures=_text(event))
-        if event.step >= event.steps and event.epoch == event.epochs:
+        if event.ended or (event.step >= event.steps and event.epoch == event.epochs):
             bar.remove_task(row)
             del self._rows[event.run]
 
@@ -112,7 +125,7 @@ class Display:
         now = time.monotonic()
         begun, first = self._begun.setdefault(event.run, (now, event.step))
         tenth = event.epoch * 10 // event.epochs
-        if self._tenths.setdefault(event.run, tenth) == tenth:
+        if self._tenths.setdefault(event.run, tenth) == tenth and not event.ended:
             return
         self._tenths[event.run] = tenth
         left = (now - begun) / max(1, event.step - first) * (event.steps - event.step)

@@ -16,7 +16,7 @@ from ..data.own import FileData
 from ..data.ptb import PtbData
 from ..data.splits import Data
 from ..data.synthetic import SyntheticData
-from ..models import SHALLOW, Network
+from ..models import ELASTIC, SHALLOW, Network
 from .optimisation import Optimisation
 
 DATA: dict[str, type[Any]] = {each.kind: each for each in (SyntheticData, HarData, PtbData, TextData, FileData)}
@@ -99,6 +99,8 @@ class Recipe:
         own = dict(content)
         if "data" in own:
             own["data"] = data_from_dict(own["data"])
+        if isinstance(own.get("network"), Mapping):
+            own["network"] = _of_version_01(own["network"])
         return typing.cast(Recipe, from_dict(cls, own))
 
     def differences(self, other: Recipe) -> list[str]:
@@ -110,9 +112,18 @@ class Recipe:
                 continue
             if isinstance(ours[name], dict):
                 found += [f"{name}.{key}" for key in ours[name] if ours[name][key] != theirs[name].get(key)]
+                if self.network.kind != "EIREHN" and "network.weight_update" in found:
+                    found.remove("network.weight_update")  # which other networks do not have
             else:
                 found.append(name)
         return found
+
+
+def _of_version_01(network: Mapping[str, Any]) -> Mapping[str, Any]:
+    """With the initial values of version 0.1 written out, which called the paper's weight update "printed"."""
+    if network.get("weight_update") != "printed" or network.get("kind", "EIREHN") not in ELASTIC:
+        return network
+    return {**network, "start": {"alpha": 0.05, "gate_bias": 0.0, **network.get("start", {})}}
 
 
 def data_from_dict(content: Mapping[str, Any]) -> Data:

@@ -8,7 +8,9 @@ from typing import Any
 
 import pytorch_lightning as pl
 
+from ..models import SHALLOW
 from .modules import Task
+from .recipe import Recipe
 
 WORTH_A_WARNING = 0.05
 """Share of an epoch's steps that may be skipped without a warning."""
@@ -21,8 +23,8 @@ class UnstableTraining(UserWarning):
 class Watch(pl.Callback):
     """Warns once of each seed that skips many steps and of each that stops, and ends the training with the last."""
 
-    def __init__(self, seeds: Sequence[int]) -> None:
-        self.seeds = tuple(seeds)
+    def __init__(self, recipe: Recipe) -> None:
+        self.recipe = recipe
         self._warned: set[int] = set()
 
     def on_train_start(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
@@ -32,7 +34,9 @@ class Watch(pl.Callback):
     def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
         assert isinstance(task, Task)
         steps, epoch = int(trainer.num_training_batches), trainer.current_epoch
-        for seed, skipped, stopped in zip(self.seeds, task.skipped.tolist(), task.stopped.tolist(), strict=True):
+        for seed, skipped, stopped in zip(
+            self.recipe.seeds, task.skipped.tolist(), task.stopped.tolist(), strict=True
+        ):
             if stopped == epoch:
                 why = "no step of it had a finite gradient" if skipped >= steps else "its weights are not finite"
                 self._warn(trainer, f"seed {seed}: training stopped after epoch {epoch + 1}: {why}")
@@ -45,10 +49,10 @@ class Watch(pl.Callback):
                 )
         self._end(trainer, task)
 
-    @staticmethod
-    def _warn(trainer: pl.Trainer, what: str) -> None:
+    def _warn(self, trainer: pl.Trainer, what: str) -> None:
         if trainer.is_global_zero:
-            warnings.warn(f"{what}. The network is unstable: {REMEDY}", UnstableTraining, stacklevel=2)
+            text = f"{self.recipe.name}, {what}. The network is unstable: {remedy(self.recipe)}"
+            warnings.warn(text, UnstableTraining, stacklevel=2)
 
     @staticmethod
     def _end(trainer: pl.Trainer, task: Task) -> None:
@@ -62,10 +66,15 @@ class Watch(pl.Callback):
         self._warned = set(state["warned"])
 
 
-REMEDY = (
-    "lower the learning rate or max_depth; for EIREHN, weight_update 'recursive' with its default initialisation "
-    "is the most stable"
-)
+def remedy(recipe: Recipe) -> str:
+    found = ["lower the learning rate"]
+    if recipe.optimisation.clip is None:
+        found.append("clip the gradients")
+    if recipe.network.kind not in SHALLOW and recipe.network.max_depth > 1:
+        found.append("lower max_depth")
+    if recipe.network.kind == "EIREHN" and recipe.network.weight_update != "bounded":
+        found.append("use the weight update 'bounded'")
+    return ", or ".join(found)
 
 
 def stopped_seeds(seeds: Sequence[int], result: Mapping[str, Any]) -> dict[int, int]:

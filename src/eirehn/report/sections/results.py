@@ -46,7 +46,7 @@ def _columns(rows: Sequence[Row], floor: float, report: Report, palette: Palette
     if any(math.isfinite(row.final_mean) and not row.at_last_epoch for row in rows):
         columns.append(("last epoch", lambda row: _cell(measured(row.final_mean * scale))))
     columns.append(("parameters", lambda row: _cell(count(row.parameters))))
-    columns.append(("seeds", lambda row: _cell(seeds_text(row), "bad" if row.diverged else "")))
+    columns.append(("seeds", lambda row: _cell(seeds_text(row), "bad" if row.diverged or row.stopped else "")))
     if any(row.max_depth is not None for row in rows):
         columns.append(("max. depth", lambda row: _cell(_or_missing(row.max_depth))))
     if any(row.layers not in (None, 1) for row in rows):
