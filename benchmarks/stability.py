@@ -2,6 +2,7 @@
 
     python benchmarks/stability.py [--tasks har synthetic words] [--layers NAME ...] [--seeds 20]
         [--json results/stability.json]
+    python benchmarks/stability.py --classifier [--seeds 20] [--json results/stability-classifier.json]
     python benchmarks/stability.py --table results/stability.json
 
 Each layer is trained by the same plain PyTorch loop (AdamW, warm-up and cosine decay, gradients clipped at 1, steps
@@ -16,6 +17,9 @@ Before and after training it measures the norm of the gradient of `v · h_T` wit
 random unit vector v, on real input sequences of 16 to 1024 time steps (shorter ones joined end to end). At the
 initialisation it reports the median, in float64, since an LSTM's gradient is below what float32 holds; after
 training the largest, in float32, as training computes it. Runs that are in the file already are not repeated.
+
+`--classifier` trains `eirehn.sklearn.ElasticClassifier(epochs=20)` on the same windows of HAR, with its default
+network and with an LSTM, and counts the warnings that `fit` gives.
 """
 
 from __future__ import annotations
@@ -25,6 +29,7 @@ import json
 import math
 import statistics
 import time
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -42,6 +47,7 @@ from eirehn import EIREHN, RHN, SREHN
 from eirehn.data.folder import kept
 from eirehn.data.synthetic import SyntheticData
 from eirehn.files import write_json
+from eirehn.sklearn import ElasticClassifier
 from eirehn.training.provenance import cores, provenance
 
 DEPTH = 5
@@ -243,6 +249,39 @@ def run(task: str, name: str, seed: int) -> dict[str, Any]:
     }
 
 
+def classify(kind: str, seed: int) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    data = har()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model = ElasticClassifier(kind=kind, epochs=20, random_state=seed).fit(*map(Tensor.numpy, data.train))
+    x, y = map(Tensor.numpy, data.test)
+    return {
+        "kind": kind,
+        "seed": seed,
+        "accuracy": model.score(x, y),
+        "warnings": [str(each.message) for each in caught],
+        "depth": float(model.depths(x[:200]).mean()),
+        **provenance(),
+    }
+
+
+def classifiers(seeds: int, path: Path) -> None:
+    found: dict[str, Any] = {"command": f"python benchmarks/stability.py --classifier --seeds {seeds}", "runs": []}
+    wanted = [(kind, seed) for kind in ("EIREHN", "LSTM") for seed in range(seeds)]
+    with ProcessPoolExecutor(cores()) as pool:
+        for done in as_completed([pool.submit(classify, *each) for each in wanted]):
+            found["runs"].append(done.result())
+            write_json(path, found)
+    for kind in ("EIREHN", "LSTM"):
+        runs = [each for each in found["runs"] if each["kind"] == kind]
+        scores = [each["accuracy"] for each in runs]
+        print(
+            f"{kind}: accuracy median {statistics.median(scores):.3f}, worst {min(scores):.3f}, best {max(scores):.3f}; "
+            f"{sum(bool(each['warnings']) for each in runs)} of {len(runs)} seeds with warnings"
+        )
+
+
 def table(found: dict[str, Any]) -> str:
     """A row for each task and layer."""
     lengths = ", ".join(map(str, LENGTHS))
@@ -292,13 +331,18 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
     parser.add_argument("--layers", nargs="+", choices=LAYERS, default=list(LAYERS))
     parser.add_argument("--seeds", type=int, default=20)
-    parser.add_argument("--json", type=Path, default=Path("results/stability.json"))
+    parser.add_argument("--classifier", action="store_true", help="train the estimator in place of the layers")
+    parser.add_argument("--json", type=Path, help="results/stability.json, or stability-classifier.json there")
     parser.add_argument("--table", type=Path, help="print the table of this file, and do nothing else")
     asked = parser.parse_args()
     if asked.table is not None:
         print(table(json.loads(asked.table.read_text())))
         return
-    found: dict[str, Any] = json.loads(asked.json.read_text()) if asked.json.exists() else {"runs": []}
+    if asked.classifier:
+        classifiers(asked.seeds, asked.json or Path("results/stability-classifier.json"))
+        return
+    path = asked.json or Path("results/stability.json")
+    found: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"runs": []}
     known = {(each["task"], each["layer"], each["seed"]) for each in found["runs"]}
     wanted = [(task, name, seed) for task in asked.tasks for name in asked.layers for seed in range(asked.seeds)]
     found |= {"command": "python benchmarks/stability.py", "lengths": LENGTHS}
@@ -306,7 +350,7 @@ def main() -> None:
     with ProcessPoolExecutor(cores()) as pool:
         for done in as_completed([pool.submit(run, *each) for each in wanted if each not in known]):
             found["runs"].append({**done.result(), **where})
-            write_json(asked.json, found)
+            write_json(path, found)
             latest = found["runs"][-1]
             print(latest["task"], latest["layer"], latest["seed"], latest["score"], latest["skipped"], flush=True)
     print(table(found))

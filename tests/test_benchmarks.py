@@ -206,6 +206,25 @@ def test_stability(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
     assert capsys.readouterr().out.count("| har | torch LSTM | 1 |") == 2
 
 
+def test_stability_of_the_classifier(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    module: Any = importlib.import_module("stability")
+    x = torch.randn(16, 4, 2)
+    tiny = (x, (x[:, 0, 0] > 0).long())
+    monkeypatch.setattr(module, "har", lambda: module.Data(tiny, tiny, 4, 1, 8, 2))
+    monkeypatch.setattr(module, "ProcessPoolExecutor", lambda count: ThreadPoolExecutor(1))
+    monkeypatch.setattr(
+        sys, "argv", ["stability.py", "--classifier", "--seeds", "1", "--json", str(tmp_path / "found.json")]
+    )
+    threads = torch.get_num_threads()
+    module.main()
+    torch.set_num_threads(threads)
+    runs = json.loads((tmp_path / "found.json").read_text())["runs"]
+    assert [(each["kind"], each["seed"], each["warnings"]) for each in runs] == [("EIREHN", 0, []), ("LSTM", 0, [])]
+    assert "EIREHN: accuracy median" in capsys.readouterr().out
+
+
 def test_gradients_of_the_first_state_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against finite differences, over joined sequences."""
     module: Any = importlib.import_module("stability")

@@ -125,7 +125,7 @@ def test_what_is_found_is_what_validation_wants(
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Of a text so short that it is learned by heart."""
     folder = tmp_path_factory.mktemp("calibrated")
-    recipe = small_language_recipe(written(folder, train=600, test=600), epochs=25, learning_rate=0.02)
+    recipe = small_language_recipe(written(folder, train=600, test=600), epochs=30, learning_rate=0.015)
     with eirehn.use_backend("auto"):
         fit.train(calibrated(recipe), folder / "run")
     return folder / "run"
