@@ -277,8 +277,8 @@ def classifiers(seeds: int, path: Path) -> None:
         runs = [each for each in found["runs"] if each["kind"] == kind]
         scores = [each["accuracy"] for each in runs]
         print(
-            f"{kind}: accuracy median {statistics.median(scores):.3f}, worst {min(scores):.3f}, best {max(scores):.3f}; "
-            f"{sum(bool(each['warnings']) for each in runs)} of {len(runs)} seeds with warnings"
+            f"{kind}: accuracy median {statistics.median(scores):.3f}, worst {min(scores):.3f}, "
+            f"best {max(scores):.3f}; {sum(bool(each['warnings']) for each in runs)} of {len(runs)} seeds warned"
         )
 
 

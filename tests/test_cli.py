@@ -364,3 +364,10 @@ def test_ctrl_c_that_comes_again_while_python_ends() -> None:
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # also where tests run in the background
     )
     assert (done.returncode, done.stderr) == (130, "eirehn: stopped\n")
+
+
+def test_another_network_by_the_recipe_of_an_elastic_one(tmp_path):
+    """Without the initial values that it does not have."""
+    words = ["train", "--recipe", "synthetic-ei-rehn-10", "--network.kind", "RHN", "--optimisation.epochs", "1"]
+    done = command(tmp_path, *words, "--data.train", "20", "--seeds", "[0]", "--out", "run")
+    assert done.returncode == 0, done.stderr

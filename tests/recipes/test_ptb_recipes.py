@@ -84,7 +84,7 @@ def test_the_recipe_is_that_of_the_reading_in_fewer_epochs() -> None:
 @pytest.mark.slow
 def test_an_experiment_from_nothing_to_a_report(tmp_path: Path) -> None:
     small = small_language_recipe(written(tmp_path, train=500, test=100), epochs=1)
-    rows = [small, replace(small, name="small-rhn", network=replace(small.network, kind="RHN"))]
+    rows = [small, replace(small, name="small-rhn", network=replace(small.network, kind="RHN", start={}))]
     with eirehn.use_backend("auto"):
         reproduce(Experiment("some", "Some rows", "Two.", rows), tmp_path / "out", command="eirehn …", jobs=1)
     kept = read_json(tmp_path / "out" / "results.json")

@@ -162,12 +162,15 @@ def _with_texts(given: Sequence[str]) -> list[str]:
 
 
 def _of_network(defaults: dict[str, Any], kind: str | None) -> dict[str, Any]:
-    """A recipe's fields without what only its highway network has, where one of another kind is asked for."""
-    from ..models import SHALLOW
+    """A recipe's fields without what only its own network has, where one of another kind is asked for."""
+    from ..models import FIXED, SHALLOW
 
-    if kind not in (*SHALLOW, "ACT"):
+    if kind not in (*SHALLOW, *FIXED, "ACT"):
         return defaults
-    start = {name: value for name, value in defaults["network.start"].items() if name == "weight_bound"}
+    shared = ("weight_bound", "gate_bias") if kind in FIXED else ("weight_bound",)
+    start = {name: value for name, value in defaults["network.start"].items() if name in shared}
+    if kind in FIXED:
+        return {**defaults, "network.start": start}
     own = {**defaults, "network.start": start, "network.hidden_dropout": 0.0}
     return {**own, "network.input_dropout": 0.0} if kind == "ACT" else own
 
