@@ -225,6 +225,26 @@ def test_stability_of_the_classifier(
     assert "EIREHN: accuracy median" in capsys.readouterr().out
 
 
+def test_where_gradients_explode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It compares its equations with the layer's itself; without a path a gradient is another."""
+    module: Any = importlib.import_module("explosion")
+    x = torch.randn(200, 6, 3)
+    tiny = (x, (x[:, 0, 0] > 0).long())
+    monkeypatch.setattr(module, "har", lambda: importlib.import_module("stability").Data(tiny, tiny, 4, 1, 50, 2))
+    monkeypatch.setattr(module, "ProcessPoolExecutor", lambda count: ThreadPoolExecutor(1))
+    monkeypatch.setattr(sys, "argv", ["explosion.py", "--seeds", "1", "--json", str(tmp_path / "found.json")])
+    threads = torch.get_num_threads()
+    module.main()
+    torch.set_num_threads(threads)
+    runs = json.loads((tmp_path / "found.json").read_text())["runs"]
+    assert [each["update"] for each in runs] == ["paper", "recursive", "bounded"]
+    for each in runs:
+        assert len({round(norm, 12) for norm in each["largest"].values()}) == 6
+    assert capsys.readouterr().out.count("\n") == 5
+
+
 def test_gradients_of_the_first_state_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Against finite differences, over joined sequences."""
     module: Any = importlib.import_module("stability")

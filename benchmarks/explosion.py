@@ -1,0 +1,108 @@
+"""Through which path the gradients of EI-REHN explode.
+
+    python benchmarks/explosion.py [--seeds 8] [--json results/explosion.json]
+
+Trains EI-REHN on the 800 windows of HAR of `stability.py`, from gates that fall slowly (α 0.05, gate bias 0), where
+training is least stable, with the weight updates "paper", "recursive" and "bounded". Then, in float64 and by the
+equations written out below, it measures the gradient of the last state with respect to the first over 128 time
+steps, once as it is and once with the derivative along one path set to zero: the product `W h` in the residual and
+its gate, the diagonal change `c ⊗ h` in the residual, the same in its gate, the hypernetwork `z`, and the local
+decay α_t. The path without which the gradient is small is the one through which it explodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from stability import DEPTH, Model, har, train
+from torch import Tensor
+
+from eirehn import EIREHN
+from eirehn.files import write_json
+from eirehn.training.provenance import cores, provenance
+
+UPDATES = ("paper", "recursive", "bounded")
+PATHS = ("", "W h", "change of the residual", "change of the gate", "hypernetwork", "local decay")
+
+
+def last_state(cell: Any, x: Tensor, h: Tensor, without: str) -> Tensor:
+    """All time steps of `x` (B, T, X) from `h` (B, H), with no derivative along the path `without`."""
+
+    def along(path: str, value: Tensor) -> Tensor:
+        return value.detach() if path == without else value
+
+    alpha, beta = F.softplus(cell.alpha_hat), torch.sigmoid(cell.beta_hat)
+    for x_t in x.unbind(1):
+        alpha_t = torch.sigmoid(h @ cell.W_ah.T + x_t @ cell.W_ax.T + cell.b_a)
+        alpha_t = along("local decay", alpha_t)
+        s, g, z = cell.s_0, cell.g_0, cell.z_0
+        a, c = torch.ones_like(cell.b), torch.zeros_like(cell.b)
+        for r in range(1, cell.max_depth + 1):
+            d = torch.relu(beta + alpha.exp() - torch.exp((alpha + alpha_t) * r))
+            z = torch.tanh(s @ cell.W_zh.T + g @ cell.W_zg.T + z @ cell.W_z.T + cell.b_z)
+            w, g_bar = along("hypernetwork", z) @ cell.P.T, along("hypernetwork", z) @ cell.P_bar.T + cell.b_bar
+            w, g_bar = torch.tanh(w) if cell.weight_update == "bounded" else w, torch.sigmoid(g_bar)
+            hh = torch.cat([along("change of the residual", h), along("change of the gate", h)], -1)
+            Wh = along("W h", h @ cell.W_h.T)
+            if cell.weight_update == "paper":
+                pre = g_bar * (Wh + c * hh) + (1 - g_bar) * w * hh + cell.b
+                c = c + w
+            else:
+                a, c = g_bar * a, g_bar * c + (1 - g_bar) * w
+                pre = a * Wh + c * hh + cell.b
+            s, g = (pre + x_t @ cell.W_x.T if r == 1 else pre).chunk(2, -1)
+            s, g = torch.tanh(s), torch.sigmoid(g)
+            h = d * g * s + (1 - d * g) * h
+    return h
+
+
+def run(update: str, seed: int) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    data = har()
+
+    def make(inputs: int, hidden: int) -> EIREHN:
+        layer = EIREHN(inputs, hidden, max_depth=DEPTH, batch_first=True, weight_update=update)
+        layer.reset_parameters(alpha=0.05, gate_bias=0.0)
+        return layer
+
+    torch.manual_seed(seed)
+    model = Model(make, data)
+    steps, skipped = train(model, data, torch.Generator().manual_seed(seed))
+    model.double()
+    cell, x = model.layer.cells[0], data.test[0][::200].double()  # 15 windows
+    begin = x[:, :4]  # over many steps a chaotic network makes two roundings two results
+    same = last_state(cell, begin, torch.zeros(len(x), data.hidden_size, dtype=torch.float64), "")
+    torch.testing.assert_close(same, model.layer(begin)[0][:, -1], rtol=1e-9, atol=1e-9)
+    norms = {}
+    for path in PATHS:
+        h = torch.zeros(len(x), data.hidden_size, dtype=torch.float64, requires_grad=True)
+        (found,) = torch.autograd.grad(last_state(cell, x, h, path).sum(), h)
+        norms[path or "all"] = found.norm(dim=-1).max().item()
+    return {"update": update, "seed": seed, "skipped": skipped / steps, "largest": norms}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Through which path the gradients of EI-REHN explode.")
+    parser.add_argument("--seeds", type=int, default=8)
+    parser.add_argument("--json", type=Path, default=Path("results/explosion.json"))
+    asked = parser.parse_args()
+    jobs = [(update, seed) for update in UPDATES for seed in range(asked.seeds)]
+    with ProcessPoolExecutor(cores()) as pool:
+        runs = list(pool.map(run, *zip(*jobs, strict=True)))
+    command = f"python benchmarks/explosion.py --seeds {asked.seeds}"
+    write_json(asked.json, {"command": command, **provenance(), "runs": runs})
+    names = ["all paths", *(f"without {path}" for path in PATHS[1:])]
+    print(f"| weight update, seed | skipped steps | {' | '.join(names)} |")
+    print("|---" * (2 + len(names)) + "|")
+    for each in runs:
+        cells = [f"{each['update']}, {each['seed']}", f"{100 * each['skipped']:.0f} %"]
+        print(f"| {' | '.join(cells + [f'{norm:.0e}' for norm in each['largest'].values()])} |")
+
+
+if __name__ == "__main__":
+    main()
