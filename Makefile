@@ -29,7 +29,7 @@ picture: $(READY)  ## the picture in the README
 figures: $(READY)  ## Figures 2 and 3 of the paper, in docs/how-it-works.md
 	$(PY) examples/model_figures.py --out docs
 
-readme-table: $(READY)  ## the README's table from results/synthetic.json
+readme-table: $(READY)  ## the tables of README and documentation from results/
 	$(PY) examples/readme_table.py
 
 # torch comes first and pinned: asked for by a range, it would bring a build for GPUs, gigabytes of it.

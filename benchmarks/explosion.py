@@ -86,6 +86,19 @@ def run(update: str, seed: int) -> dict[str, Any]:
     return {"update": update, "seed": seed, "skipped": skipped / steps, "largest": norms}
 
 
+def table(found: dict[str, Any]) -> str:
+    """Of each update the seed with the largest gradient."""
+    names = ["all paths", *(f"without {path}" for path in PATHS[1:])]
+    lines = [f"| weight update | seeds with skipped steps | {' | '.join(names)} |", "|---" * (2 + len(names)) + "|"]
+    for update in UPDATES:
+        runs = [each for each in found["runs"] if each["update"] == update]
+        worst = max(runs, key=lambda each: each["largest"]["all"])["largest"]
+        unstable = sum(each["skipped"] > 0 for each in runs)
+        cells = [update, f"{unstable} of {len(runs)}", *(f"{worst[path or 'all']:.0e}" for path in PATHS)]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Through which path the gradients of EI-REHN explode.")
     parser.add_argument("--seeds", type=int, default=8)
@@ -95,13 +108,9 @@ def main() -> None:
     with ProcessPoolExecutor(cores()) as pool:
         runs = list(pool.map(run, *zip(*jobs, strict=True)))
     command = f"python benchmarks/explosion.py --seeds {asked.seeds}"
-    write_json(asked.json, {"command": command, **provenance(), "runs": runs})
-    names = ["all paths", *(f"without {path}" for path in PATHS[1:])]
-    print(f"| weight update, seed | skipped steps | {' | '.join(names)} |")
-    print("|---" * (2 + len(names)) + "|")
-    for each in runs:
-        cells = [f"{each['update']}, {each['seed']}", f"{100 * each['skipped']:.0f} %"]
-        print(f"| {' | '.join(cells + [f'{norm:.0e}' for norm in each['largest'].values()])} |")
+    found = {"command": command, **provenance(), "runs": runs}
+    write_json(asked.json, found)
+    print(table(found))
 
 
 if __name__ == "__main__":
