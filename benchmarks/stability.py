@@ -168,22 +168,29 @@ def score(model: Model, data: Data) -> float:
 
 def train(model: Model, data: Data, generator: torch.Generator) -> tuple[int, int]:
     """The steps there were after the warm-up, and how many of them were skipped."""
+    found = [finite for _, finite in steps_of(model, data, generator)]
+    warm = len(found) // 20
+    return len(found) - warm, found[warm:].count(False)
+
+
+def steps_of(
+    model: Model, data: Data, generator: torch.Generator, rate: float = 0.01
+) -> Iterator[tuple[Tensor, bool]]:
+    """The batches of a training, each after its step, and whether its gradient was finite: else it was skipped."""
     x, target = data.train
     batches = math.ceil(len(x) / data.batch_size)
     steps = data.epochs * batches
     warm = steps // 20
-    optimizer = torch.optim.AdamW(model.parameters(), 0.01)
-    skipped = 0
+    optimizer = torch.optim.AdamW(model.parameters(), rate)
     for step, chosen in enumerate(order(len(x), data, generator)):
         rise, fall = (step + 1) / (warm + 1), 0.5 * (1 + math.cos(math.pi * (step - warm) / (steps - warm)))
-        optimizer.param_groups[0]["lr"] = 0.01 * (rise if step < warm else fall)
+        optimizer.param_groups[0]["lr"] = rate * (rise if step < warm else fall)
         optimizer.zero_grad()
         loss_of(model(x[chosen]), target[chosen]).backward()
-        if nn.utils.clip_grad_norm_(model.parameters(), 1.0).isfinite():
+        finite = bool(nn.utils.clip_grad_norm_(model.parameters(), 1.0).isfinite())
+        if finite:
             optimizer.step()
-        elif step >= warm:
-            skipped += 1
-    return steps - warm, skipped
+        yield x[chosen], finite
 
 
 def order(count: int, data: Data, generator: torch.Generator) -> Iterator[Tensor]:

@@ -241,7 +241,7 @@ def test_where_gradients_explode(
     runs = json.loads((tmp_path / "found.json").read_text())["runs"]
     assert [each["update"] for each in runs] == ["paper", "recursive", "bounded"]
     for each in runs:
-        assert len({round(norm, 12) for norm in each["largest"].values()}) == 6
+        assert len({round(norm, 12) for norm in each["largest"].values()}) == 7
     assert capsys.readouterr().out.count("\n") == 5
 
 

@@ -6,7 +6,7 @@ from .layers import ACT, EIREHN, RHN, SREHN, SRHN
 from .loading import load
 from .ops import use_backend
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "ACT",

@@ -156,7 +156,7 @@ class EIREHN(ElasticLayer):
         super().__init__(cell, input_size, hidden_size, num_layers, **options)
         self.max_depth = max_depth
         self.hyper_size = self.cells[0].hyper_size
-        self.weight_update = weight_update
+        self.weight_update = self.cells[0].weight_update
 
 
 class ACT(RecurrentLayer):
