@@ -2,6 +2,7 @@
 
 from .baselines import LSTM, RNN
 from .cells import ACTCell, EIREHNCell, RHNCell, SREHNCell, SRHNCell, depth_bound, elastic_gate, one_bias
+from .checks import UnstableTraining
 from .layers import ACT, EIREHN, RHN, SREHN, SRHN
 from .loading import load
 from .ops import use_backend
@@ -21,6 +22,7 @@ __all__ = [
     "RHNCell",
     "SREHNCell",
     "SRHNCell",
+    "UnstableTraining",
     "depth_bound",
     "elastic_gate",
     "load",

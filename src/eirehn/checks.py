@@ -12,6 +12,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 
+class UnstableTraining(UserWarning):
+    """Steps of a training were skipped because their gradients were not finite, or a seed stopped altogether."""
+
+
 def usable_device(name: str | None) -> torch.device:
     """The device of this name, on which something can be put; where None, a GPU if there is one."""
     try:

@@ -57,10 +57,10 @@ class SREHNCell(RecurrentCell):
     ) -> None:
         """Initial values from which the network remembers, and trains stably, whatever `max_depth` is.
 
-        A time step rewrites a share Σ_r d^r ĝ^r of the state, so memory and gradients go with the power of time
-        steps times inner steps. By default the elastic gates fall fast (α = 0.25: 0.93, 0.53, 0, …) and the
-        residual gates are half shut, so that this share is 0.25 for one inner step and 0.4 for any larger number:
-        the network begins with two inner steps that count, and takes more where training lowers α.
+        A time step rewrites a share Σ_r d^r ĝ^r of the state, so memory and gradients shrink or grow exponentially
+        in time steps times inner steps. By default the elastic gates fall fast (α = 0.25: 0.93, 0.53, 0.00) and the
+        residual gates are a quarter open, so that this share is 0.25 for one inner step and 0.4 for any larger
+        number: the network begins with two to three inner steps, and takes more where training lowers α.
 
         Args:
             weight_bound: weights and plain biases are uniform within ± this; 1/√H where None.

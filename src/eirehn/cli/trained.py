@@ -40,6 +40,7 @@ def evaluate(given: list[str]) -> None:
     from ..training.evaluation import evaluate as measure
     from ..training.folder import RunFolder
     from ..training.provenance import provenance
+    from ..training.stability import stopped_seeds
 
     _check_runs(asked)
     options = {name: asked[name] for name in ("split", "which", "max_depth", "batch", "device")}
@@ -50,6 +51,8 @@ def evaluate(given: list[str]) -> None:
         if len(asked.runs) > 1:
             print(f"{run}:")
         results["runs"].append({"run": str(run), **figures._asdict(), "mean": _tell(figures)})
+        for seed, epoch in stopped_seeds(figures.seeds, RunFolder(run).read_result() or {}).items():
+            print(f"eirehn: training of seed {seed} was unstable and stopped after epoch {epoch}", file=sys.stderr)
         temperatures: list[float] | None = None
         if asked.calibrate:
             better = calibrate(run, **options)

@@ -192,7 +192,9 @@ def _print_result(seeds: Sequence[int], result: dict[str, Any]) -> None:
     for seed, value, epoch, depth in zip(
         seeds, result["values"], result["best_epoch"], result["depth"], strict=True
     ):
-        shown = "diverged" if diverged(value) else f"{value:.6g}"
+        early = f"; training was unstable and stopped after epoch {stopped[seed]}" if seed in stopped else ""
+        if diverged(value):
+            print(f"seed {seed}: diverged, no result{early}")
+            continue
         which = "last" if result.get("best_validation") is None else "best"
-        early = f", training stopped after epoch {stopped[seed]}: gradients not finite" if seed in stopped else ""
-        print(f"seed {seed}: test {result['metric']} {shown} ({which} epoch {epoch}, depth {depth:.2f}{early})")
+        print(f"seed {seed}: test {result['metric']} {value:.6g} ({which} epoch {epoch}, depth {depth:.2f}){early}")

@@ -153,7 +153,7 @@ def seeds_text(row: Row) -> str:
     if row.diverged:
         words.append(f"{row.diverged} diverged")
     if row.stopped:
-        words.append(f"{row.stopped} stopped early")
+        words.append(f"{row.stopped} unstable")
     return ", ".join(words)
 
 

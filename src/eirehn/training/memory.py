@@ -5,9 +5,10 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import pytorch_lightning as pl
+import torch
 
 from ..data.splits import Splits
 from ..models import SequenceModel
@@ -84,4 +85,9 @@ def _train(recipe: Recipe, patience: int | None, tell: Callable[[Event], None] |
     if not all(value.isfinite().all() for value in task.best.values.values()):
         raise ValueError("the training diverged: choose a smaller learning rate")
     task.ensemble.load(task.best.values)
-    return [task.ensemble.member(index).cpu().eval() for index in range(task.ensemble.size)]  # type: ignore[misc]
+    members = [cast(SequenceModel, task.ensemble.member(index).cpu().eval()) for index in range(task.ensemble.size)]
+    x, _, lengths = recipe.data.load().train.map(lambda each: each[:16])
+    with torch.no_grad():
+        if not all(member.run(x, lengths=lengths).prediction.isfinite().all() for member in members):
+            raise ValueError("the training diverged, predictions are not finite: choose a smaller learning rate")
+    return members

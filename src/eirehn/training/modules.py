@@ -326,6 +326,8 @@ class Task(pl.LightningModule):
         self.latest = {"train_loss": loss, self.metric: metric, "depth": depth}
         if self.optimisation.clip is not None:
             self.latest["skipped_steps"] = self.skipped.clone()
+        stopped = (self.stopped >= 0).to(loss.device)
+        self.latest = {name: value.masked_fill(stopped, torch.nan) for name, value in self.latest.items()}
 
     def _train_loss(self) -> Tensor:
         sums: Tensor = self._sum_over_processes(self.sums)

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from ..models import SHALLOW
+from ..checks import UnstableTraining
+from ..models import ELASTIC, SHALLOW
 from .modules import Task
 from .recipe import Recipe
 
+__all__ = ["UnstableTraining", "Watch", "stopped_seeds"]
+
 WORTH_A_WARNING = 0.05
 """Share of an epoch's steps that may be skipped without a warning."""
-
-
-class UnstableTraining(UserWarning):
-    """Steps of a training were skipped, because their gradients were not finite, or it stopped altogether."""
 
 
 class Watch(pl.Callback):
@@ -74,6 +73,8 @@ def remedy(recipe: Recipe) -> str:
         found.append("lower max_depth")
     if recipe.network.kind == "EIREHN" and recipe.network.weight_update != "bounded":
         found.append("use the weight update 'bounded'")
+    if recipe.network.kind in ELASTIC and {"alpha", "gate_bias"} & set(recipe.network.start):
+        found.append("use the default initialisation (no network.start)")
     return ", or ".join(found)
 
 
