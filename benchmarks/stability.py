@@ -358,11 +358,12 @@ def main() -> None:
         for seed in range(asked.seeds)
         if task == "har" or "bidirectional" not in name  # which would see what it is to predict
     ]
-    found |= {"command": "python benchmarks/stability.py", "lengths": LENGTHS}
     where = provenance()
+    commit = where.pop("commit")  # a file may be continued by a later one
+    found |= {"command": "python benchmarks/stability.py", "lengths": LENGTHS, **where}
     with ProcessPoolExecutor(cores()) as pool:
         for done in as_completed([pool.submit(run, *each) for each in wanted if each not in known]):
-            found["runs"].append({**done.result(), **where})
+            found["runs"].append({**done.result(), "commit": commit})
             write_json(path, found)
             latest = found["runs"][-1]
             print(latest["task"], latest["layer"], latest["seed"], latest["score"], latest["skipped"], flush=True)
