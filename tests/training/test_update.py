@@ -43,7 +43,7 @@ CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "sgd, averaged evenly": ({**SGD, "average_from": 1}, {"tied": False}),
     "rms, calibrated": (RMS, {"calibrated": True}),
     "adamw": ({**RMS, "optimizer": "adamw", "beta1": 0.9, "weight_decay": 0.1, "clip": None}, {}),
-    "adam that stops early": ({**RMS, "beta1": 0.5, "early": 0.5}, {"kind": "RHN"}),
+    "adam that stops early": ({**RMS, "beta1": 0.5, "early": 0.5}, {"kind": "RHN", "start": {}}),
 }
 GONE_ON = ["sgd that goes back", "rms, calibrated", "adamw"]
 

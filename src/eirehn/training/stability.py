@@ -80,5 +80,5 @@ def remedy(recipe: Recipe) -> str:
 
 def stopped_seeds(seeds: Sequence[int], result: Mapping[str, Any]) -> dict[int, int]:
     """The seeds of a result whose training stopped, each with its last epoch, counted from 1."""
-    epochs = result.get("stopped_epoch") or [None] * len(seeds)
-    return {seed: epoch for seed, epoch in zip(seeds, epochs, strict=True) if epoch is not None}
+    epochs = result.get("stopped_epoch") or ()  # results of version 0.1 do not have it
+    return {seed: epoch for seed, epoch in zip(seeds, epochs, strict=False) if epoch is not None}
