@@ -235,6 +235,12 @@ def test_a_stopped_seed_keeps_its_average_and_its_best_epoch(
     assert result["best_epoch"][1] <= 2
     rows = [line.split(",") for line in (tmp_path / "run" / "metrics.csv").read_text().splitlines()[1:]]
     assert [row[3] for row in rows if row[1] == "1"][2:] == ["nan"] * 3
+    monkeypatch.undo()
+    spoil(monkeypatch, {1: set(range(STEPS, 2 * STEPS))})
+    with pytest.warns(UnstableTraining):
+        train(replace(recipe, optimisation=replace(recipe.optimisation, epochs=2)), tmp_path / "short")
+    for name, value in values(tmp_path / "short").items():
+        assert torch.equal(value[1], values(tmp_path / "run")[name][1])
 
 
 def test_a_seed_that_goes_back_to_its_best_epoch_does_not_stop(
