@@ -177,7 +177,7 @@ def _synthetic(name: str) -> Recipe:
 def _har(name: str) -> Recipe:
     recipe = _cut(name, 8, 1)
     optimisation = replace(recipe.optimisation, batch_size=50)
-    return replace(recipe, optimisation=optimisation, data=recipe.data.smaller(200))
+    return replace(recipe, optimisation=optimisation, data=replace(recipe.data, held_out=2, windows=200))
 
 
 def _language(name: str, folder: Path) -> Recipe:
