@@ -5,11 +5,11 @@ import pickle
 
 import pytest
 import torch
+from helpers.quick import quick
+from helpers.systems import joined, parts
 from hypothesis import given
 from hypothesis import strategies as st
-from quick import quick
 from safetensors.torch import load_file, save_file
-from systems import joined, parts
 from torch import nn
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence

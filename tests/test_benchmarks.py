@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 import torch
-from language import small_language_recipe, written
-from small import Sums
+from helpers.language import small_language_recipe, written
+from helpers.small import Sums
 
 import eirehn
 from eirehn.data.synthetic import SyntheticData

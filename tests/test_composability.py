@@ -4,9 +4,9 @@ import copy
 
 import pytest
 import torch
-from quick import quick
+from helpers.quick import quick
+from helpers.systems import ELASTIC, KINDS, SYSTEMS, draw, joined, make, parts
 from safetensors.torch import load_file, save_file
-from systems import ELASTIC, KINDS, SYSTEMS, draw, joined, make, parts
 from torch.func import functional_call, stack_module_state, vmap
 from torch.utils.checkpoint import checkpoint
 

@@ -5,8 +5,8 @@ import threading
 
 import pytest
 import torch
-from quick import quick
-from systems import draw, make
+from helpers.quick import quick
+from helpers.systems import draw, make
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 

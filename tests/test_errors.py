@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from systems import SYSTEMS, make
+from helpers.systems import SYSTEMS, make
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 

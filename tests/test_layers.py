@@ -5,9 +5,9 @@ import copy
 import numpy as np
 import pytest
 import torch
+from helpers.systems import ELASTIC, HIGHWAY, KINDS, SYSTEMS, draw, joined, make, oracle_run, parts
 from hypothesis import given
 from hypothesis import strategies as st
-from systems import ELASTIC, HIGHWAY, KINDS, SYSTEMS, draw, joined, make, oracle_run, parts
 from torch import nn
 from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
 

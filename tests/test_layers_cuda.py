@@ -4,7 +4,7 @@ import copy
 
 import pytest
 import torch
-from systems import draw, make
+from helpers.systems import draw, make
 from torch.nn.utils.rnn import pack_padded_sequence
 
 import eirehn

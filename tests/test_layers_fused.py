@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from systems import ELASTIC, draw, make
+from helpers.systems import ELASTIC, draw, make
 from test_layers import *  # noqa: F403  # the same tests, under another fixture
 
 import eirehn

@@ -5,8 +5,8 @@ import math
 import numpy as np
 import pytest
 import torch
-from quick import quick
-from systems import ELASTIC, HIGHWAY, SYSTEMS, draw, joined, make, oracle_run, parts
+from helpers.quick import quick
+from helpers.systems import ELASTIC, HIGHWAY, SYSTEMS, draw, joined, make, oracle_run, parts
 
 import eirehn
 

@@ -9,8 +9,8 @@ from collections import deque
 
 import pytest
 import torch
-from quick import quick
-from systems import draw, joined, make
+from helpers.quick import quick
+from helpers.systems import draw, joined, make
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.utils.rnn import pack_padded_sequence
 

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from quick import quick
+from helpers.quick import quick
 from torch import Tensor
 
 from eirehn.cells import EIREHNCell, RecurrentCell, RHNCell, SREHNCell, SRHNCell
@@ -431,7 +431,7 @@ def test_products_with_other_registers(features: str) -> None:
     out = as_another(
         features,
         """
-        from vector_products import largest_error, registers
+        from helpers.vector_products import largest_error, registers
         print(*registers(), largest_error())
         """,
     )
@@ -545,7 +545,7 @@ def test_importing_compiles_nothing() -> None:
 @pytest.mark.parametrize(("dtype", "wide"), [(np.float32, np.float64), (np.float64, np.longdouble)])
 @pytest.mark.parametrize("half", [False, True])
 def test_functions_to_the_last_places(dtype: Any, wide: Any, half: bool) -> None:
-    from vector_functions import apply
+    from helpers.vector_functions import apply
 
     draw = np.random.default_rng(0)
     x = np.concatenate([draw.normal(size=4096) * scale for scale in (1e-4, 0.1, 1, 10)]).astype(dtype)

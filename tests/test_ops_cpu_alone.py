@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from quick import quick
-from systems import HIGHWAY, draw, make, oracle_run
+from helpers.quick import quick
+from helpers.systems import HIGHWAY, draw, make, oracle_run
 from test_ops_cpu import FEATURES, as_another, in_new_python
 from torch import Tensor, nn
 

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import test_ops_triton as small
 import torch
-from cuda_on_cpu import COMPILER, Emulated, sanitizer
-from quick import quick
+from helpers.cuda_on_cpu import COMPILER, Emulated, sanitizer
+from helpers.quick import quick
 from test_ops_triton import GATED, KINDS, expected, make
 from test_ops_triton_large import PHASES, Large, check, found
 

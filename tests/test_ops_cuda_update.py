@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from cuda_on_cpu import COMPILER, Emulated
-from quick import quick
+from helpers.cuda_on_cpu import COMPILER, Emulated
+from helpers.quick import quick
 from torch import Tensor
 
 from eirehn.ops.cuda import nvrtc

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import pytest
 import torch
-from quick import quick
+from helpers.quick import quick
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pytest
 import test_ops_triton as small
 import torch
-from quick import quick
+from helpers.quick import quick
 from test_ops_triton import DEVICE, KINDS, Case, Poisoned, Problem, expected, make, on_gpu
 from torch import Tensor
 

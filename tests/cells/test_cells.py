@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 import torch
-from quick import quick
-from systems import ELASTIC, HIGHWAY, SYSTEMS, draw, joined, make, oracle_run, parts
+from helpers.quick import quick
+from helpers.systems import ELASTIC, HIGHWAY, SYSTEMS, draw, joined, make, oracle_run, parts
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
-from har_archive import published_files, some_arrays, zipped, zipped_twice
-from server import serving
+from helpers.har_archive import published_files, some_arrays, zipped, zipped_twice
+from helpers.server import serving
 
 from eirehn.cli import main
 from eirehn.data import har

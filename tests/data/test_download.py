@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from helpers.server import serving
 from rich.console import Console
-from server import serving
 
 from eirehn.data import download
 from eirehn.data.download import Remote, fetch

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from har_archive import published_files, signals, some_arrays, zipped, zipped_twice
+from helpers.har_archive import published_files, signals, some_arrays, zipped, zipped_twice
 
 from eirehn.data import archive, har, har_source
 from eirehn.data.folder import data_dir

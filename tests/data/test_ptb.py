@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from server import serving
+from helpers.server import serving
 
 from eirehn.data import ptb, ptb_archive
 from eirehn.data.download import DownloadError, Remote

@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from quick import quick
+from helpers.quick import quick
 
 from eirehn.data.synthetic import synthetic
 from eirehn.data.transitions import Task, log_prior, log_transition, moments, regain

@@ -11,11 +11,11 @@ import joblib
 import numpy as np
 import pytest
 import torch
+from helpers.toys import LEARN, QUICK, sequences, signs
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
-from toys import LEARN, QUICK, sequences, signs
 
 import eirehn.sklearn.base
 from eirehn.sklearn import ElasticClassifier, ElasticForecaster, ElasticRegressor

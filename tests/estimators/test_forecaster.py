@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers.toys import QUICK
 from sklearn.base import clone
-from toys import QUICK
 
 from eirehn.sklearn import ElasticForecaster
 

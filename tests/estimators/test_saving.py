@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.toys import QUICK, sequences, signs
 from safetensors import safe_open
 from safetensors.numpy import save_file
-from toys import QUICK, sequences, signs
 
 from eirehn.files import RunError
 from eirehn.sklearn import ElasticClassifier, ElasticForecaster, ElasticRegressor

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from small import Sums, small
+from helpers.small import Sums, small
 
 import eirehn
 from eirehn.data.har import HarData

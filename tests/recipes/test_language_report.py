@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from language import small_language_recipe, written
+from helpers.language import small_language_recipe, written
 
 import eirehn
 from eirehn.data.splits import Split

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from language import small_language_recipe, written
+from helpers.language import small_language_recipe, written
 
 import eirehn
 from eirehn.cli.common import UsageError

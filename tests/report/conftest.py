@@ -1,5 +1,5 @@
 import pytest
-from browser import Browser, find_browser
+from helpers.browser import Browser, find_browser
 
 
 @pytest.fixture(scope="session")

@@ -4,10 +4,10 @@ import re
 
 import numpy as np
 import pytest
-from classified_sample import CLASSES, NAMES, classified_report, results
-from page import OVERLAPPING, Page
-from quick import quick
-from sample import results as regression_results
+from helpers.classified_sample import CLASSES, NAMES, classified_report, results
+from helpers.page import OVERLAPPING, Page
+from helpers.quick import quick
+from helpers.sample import results as regression_results
 
 from eirehn.report.classification import ClassDepth, Confusion, Window
 from eirehn.report.content import Curve, DepthHistogram, Report

@@ -4,9 +4,9 @@ import re
 import stat
 
 import pytest
-from page import OVERLAPPING, Page
-from quick import quick
-from sample import bare_report, curves, full_report, results
+from helpers.page import OVERLAPPING, Page
+from helpers.quick import quick
+from helpers.sample import bare_report, curves, full_report, results
 
 from eirehn.files import RunError
 from eirehn.report.content import Curve, DepthHistogram, EarlyCurve, Example, Report, Saving, TrueDepth

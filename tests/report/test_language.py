@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from language_sample import NAMES, PRICED, TEXT, language_report
-from page import OVERLAPPING, Page
-from quick import quick
+from helpers.language_sample import NAMES, PRICED, TEXT, language_report
+from helpers.page import OVERLAPPING, Page
+from helpers.quick import quick
 
 from eirehn.report.content import Curve, Report
 from eirehn.report.html import render

@@ -2,7 +2,7 @@ import json
 import math
 
 import pytest
-from sample import results
+from helpers.sample import results
 
 from eirehn.report.table import markdown_table, results_table
 

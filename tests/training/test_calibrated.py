@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
-from language import loss_at, small_language_recipe, written
+from helpers.language import loss_at, small_language_recipe, written
+from helpers.resume import StopAt, same, train_with_stops
 from numpy.typing import NDArray
-from test_resume import StopAt, same, train_with_stops
 from torch import Tensor
 
 import eirehn
@@ -175,7 +175,7 @@ def test_it_goes_on_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.Monke
     recipe = calibrated(small_language_recipe(data, average=0.9), start=start)
     fit.train(recipe, tmp_path / "straight")
     stops = [StopAt(4, killed=False), StopAt(8, killed=True), StopAt(13, killed=False)]
-    train_with_stops(recipe, tmp_path / "stopped", stops, monkeypatch, 0.0)
+    train_with_stops(recipe, tmp_path / "stopped", stops, 0.0)
     same(tmp_path / "stopped", tmp_path / "straight")
     assert temperatures(tmp_path / "stopped") == temperatures(tmp_path / "straight")
     assert temperatures(tmp_path / "straight")[-1] != [1.0]

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from captured import (
+from helpers.captured import (
     BACK,
     OPTIMIZERS,
     forbid_capture,
@@ -18,7 +18,7 @@ from captured import (
     trained,
     went_back,
 )
-from quick import quick
+from helpers.quick import quick
 from torch import Tensor
 from torch.utils._pytree import tree_unflatten
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from captured import (
+from helpers.captured import (
     BACK,
     OPTIMIZERS,
     forbid_capture,
@@ -21,8 +21,8 @@ from captured import (
     trained,
     went_back,
 )
-from small import with_network
-from test_resume import StopAt, train_with_stops
+from helpers.resume import StopAt, train_with_stops
+from helpers.small import with_network
 
 import eirehn.training.fit as fit
 from eirehn.training.capture import Captured
@@ -101,7 +101,7 @@ def test_stopped_and_gone_on(
     plan = recipe(capture=True, accelerator="gpu", dropout=0.2, schedule="cosine", **OPTIMIZERS[options])
     fit.train(plan, tmp_path / "straight")
     stopping = [StopAt(at, killed=killed) for at, killed in stops]
-    train_with_stops(plan, tmp_path / "stopped", stopping, monkeypatch, every=0.0)
+    train_with_stops(plan, tmp_path / "stopped", stopping, every=0.0)
     same(tmp_path / "stopped", tmp_path / "straight")
 
 

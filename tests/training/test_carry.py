@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from language import small_language_recipe, written
-from quick import quick
-from test_resume import StopAt
+from helpers.language import small_language_recipe, written
+from helpers.quick import quick
+from helpers.resume import StopAt
 from torch.utils._pytree import tree_leaves
 
 import eirehn

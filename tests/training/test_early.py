@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from small import small, with_network
+from helpers.small import small, with_network
 
 import eirehn
 import eirehn.training.fit as fit

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from quick import quick
-from small import DATA, Sums, small
+from helpers.quick import quick
+from helpers.small import DATA, Sums, small
 from torch import nn
 
 from eirehn.data.synthetic import SyntheticData

@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from small import small
+from helpers.small import small
 
 from eirehn.files import RunError, read_json, write_json, write_text
 from eirehn.loading import load

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from language import small_language_recipe, written
+from helpers.language import small_language_recipe, written
 from torch import Tensor
 
 import eirehn.training.fit as fit

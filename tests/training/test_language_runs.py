@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from language import RATE, WORDS, chain, loss_at, small_language_recipe, written
+from helpers.language import RATE, WORDS, chain, loss_at, small_language_recipe, written
+from helpers.quick import quick
+from helpers.resume import StopAt, same, train_with_stops
 from numpy.typing import NDArray
-from quick import quick
 from safetensors.torch import load_file, save_file
-from test_resume import StopAt, same, train_with_stops
 
 import eirehn
 from eirehn import cli
@@ -98,7 +98,7 @@ def test_a_training_that_was_stopped_has_the_same_bits(
     recipe = small_language_recipe(written(tmp_path, train=500, test=100), penalty=1e-4, sum_steps=True, **options)
     fit.train(recipe, tmp_path / "straight")  # 6 batches an epoch
     stops = [StopAt(4, killed=False), StopAt(8, killed=True), StopAt(13, killed=False)]
-    train_with_stops(recipe, tmp_path / "stopped", stops, monkeypatch, every)
+    train_with_stops(recipe, tmp_path / "stopped", stops, every)
     same(tmp_path / "stopped", tmp_path / "straight")
 
 
@@ -112,7 +112,7 @@ def test_a_pointer_goes_on_in_the_middle_of_an_epoch(tmp_path: Path, monkeypatch
         optimisation=replace(recipe.optimisation, pointer_loss=1.0),
     )
     fit.train(recipe, tmp_path / "straight")
-    train_with_stops(recipe, tmp_path / "stopped", [StopAt(4, killed=False)], monkeypatch, 1e9)
+    train_with_stops(recipe, tmp_path / "stopped", [StopAt(4, killed=False)], 1e9)
     same(tmp_path / "stopped", tmp_path / "straight")
 
 
@@ -690,7 +690,7 @@ def test_a_cache_by_the_command(trained: Path, tmp_path: Path, capsys: pytest.Ca
 
 
 def test_only_language_models_are_calibrated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    from small import small
+    from helpers.small import small
 
     fit.train(small(epochs=1), tmp_path / "other")
     capsys.readouterr()
@@ -703,7 +703,7 @@ def test_only_language_models_are_calibrated(tmp_path: Path, capsys: pytest.Capt
 def test_what_cannot_be_evaluated_together_is_told_first(
     trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from small import small
+    from helpers.small import small
 
     fit.train(small(epochs=1), tmp_path / "other")
     capsys.readouterr()
@@ -806,7 +806,7 @@ def test_a_vocabulary_that_does_not_fit(trained: Path, tmp_path: Path) -> None:
 
 
 def test_columns_belong_to_texts(tmp_path: Path) -> None:
-    from small import small
+    from helpers.small import small
 
     fit.train(small(epochs=1), tmp_path)
     with pytest.raises(ValueError, match="these data are none"):

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
-from language import small_language_recipe, written
-from small import small
+from helpers.language import small_language_recipe, written
+from helpers.small import small
 from torch import nn
 
 import eirehn.training.fit as fit

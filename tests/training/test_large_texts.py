@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from language import small_language_recipe, written
-from test_resume import StopAt, same, train_with_stops
+from helpers.language import small_language_recipe, written
+from helpers.resume import StopAt, same, train_with_stops
 
 from eirehn import cli
 from eirehn.data import language, stored
@@ -33,7 +33,7 @@ def test_the_same_bits_as_in_memory(level: str, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(stored, "LARGE", 0)
     monkeypatch.setattr(fit.Data, "most_bytes", 0)
     stops = [StopAt(4, killed=False), StopAt(8, killed=True)]
-    train_with_stops(recipe, tmp_path / "files", stops, monkeypatch, 1e9)
+    train_with_stops(recipe, tmp_path / "files", stops, 1e9)
     assert data.texts().train.dtype == torch.int16
     same(tmp_path / "files", tmp_path / "memory")
     in_files = evaluate(tmp_path / "files", batch=3)
@@ -82,8 +82,8 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path) -> None:
         import resource
         from pathlib import Path
         import pytest, torch
-        from language import small_language_recipe
-        from test_resume import StopAt
+        from helpers.language import small_language_recipe
+        from helpers.resume import StopAt
         from eirehn.data.language import TextData
         from eirehn.models import Network
         from eirehn.training import fit

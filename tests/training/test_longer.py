@@ -8,14 +8,13 @@ from typing import Any
 
 import pytest
 import torch
-from quick import quick
-from small import small, with_network
-from test_resume import KilledError, StopAt, same
+from helpers.quick import quick
+from helpers.resume import KilledError, StopAt, same, stopped
+from helpers.small import small, with_network
 
 import eirehn.training.fit as fit
 from eirehn import cli
 from eirehn.files import RunError, read_json, write_json
-from eirehn.training.callbacks import Stopped
 from eirehn.training.longer import lengthen
 from eirehn.training.recipe import Recipe
 
@@ -37,21 +36,13 @@ def recipe(**options: Any) -> Recipe:
     return with_network(small(**DECAY | options), input_dropout=0.2, hidden_dropout=0.2)
 
 
-def stopped(recipe: Recipe, folder: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, stop = fit.make_trainer, StopAt(step, killed=False)
-    with monkeypatch.context() as patched:
-        patched.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [stop, *calls]))
-        with pytest.raises(Stopped):
-            fit.train(recipe, folder)
-
-
 @pytest.mark.parametrize("case", quick("ended, then cooled down", "another rate for the next step", of=CASES))
 def test_the_same_bits(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before, step, after = CASES[case]
     if step is None:
         fit.train(recipe(**before), tmp_path / "run")
     else:
-        stopped(recipe(**before), tmp_path / "run", step, monkeypatch)
+        stopped(recipe(**before), tmp_path / "run", step)
     longer = lengthen(tmp_path / "run", **after)
     assert longer == recipe(**before | after)
     assert not (tmp_path / "run" / "result.json").exists()
@@ -62,7 +53,7 @@ def test_the_same_bits(case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 def test_epochs_that_were_not_saved_are_not_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It had gone on after its last state, was killed, and ends with that state."""
-    stopped(recipe(epochs=9), tmp_path / "run", 12, monkeypatch)
+    stopped(recipe(epochs=9), tmp_path / "run", 12)
     made, stop = fit.make_trainer, StopAt(18, killed=True)
     with monkeypatch.context() as patched:
         patched.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [stop, *calls]))

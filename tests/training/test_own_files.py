@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_resume import StopAt, same, train_with_stops
+from helpers.resume import StopAt, same, train_with_stops
 
 import eirehn
 from eirehn.cli import main
@@ -261,7 +261,7 @@ def test_stopped_and_gone_on_it_ends_with_the_same_bits(
     recipe = small(ragged, class_weights="balanced")
     fit.train(recipe, tmp_path / "straight")
     stops = [StopAt(1, killed=False), StopAt(3, killed=True), StopAt(4, killed=False)]
-    train_with_stops(recipe, tmp_path / "stopped", stops, monkeypatch, 0.0)
+    train_with_stops(recipe, tmp_path / "stopped", stops, 0.0)
     same(tmp_path / "stopped", tmp_path / "straight")
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from language import written
+from helpers.language import written
 
 from eirehn.files import read_json
 from eirehn.loading import read_values

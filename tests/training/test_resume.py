@@ -10,60 +10,15 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from quick import quick
-from small import small, with_network
+from helpers.quick import quick
+from helpers.resume import StopAt, same, train_with_stops
+from helpers.small import small, with_network
 
 import eirehn.training.fit as fit
 from eirehn import cli
 from eirehn.files import RunError, read_json
-from eirehn.loading import read_values
 from eirehn.training.callbacks import Saving, Stopped
 from eirehn.training.checkpoints import generator_states, set_generator_states
-from eirehn.training.recipe import Recipe
-
-
-class StopAt(pl.Callback):
-    """Stops a training after so many steps, with or without a chance to save."""
-
-    def __init__(self, step: int, *, killed: bool) -> None:
-        self.step, self.killed = step, killed
-
-    def on_train_batch_end(self, trainer: pl.Trainer, *_: Any) -> None:
-        if trainer.global_step == self.step:
-            if self.killed:
-                raise KilledError
-            saving = next(each for each in trainer.callbacks if isinstance(each, Saving))
-            saving._note(15, None)
-
-
-class KilledError(Exception):
-    pass
-
-
-def train_with_stops(
-    recipe: Recipe, folder: Path, stops: list[StopAt], monkeypatch: pytest.MonkeyPatch, every: float
-) -> None:
-    made = fit.make_trainer
-    for stop in stops:
-        # Before the callback that saves, so that it is killed before its state of this step is on the disk.
-        monkeypatch.setattr(
-            fit, "make_trainer", lambda recipe, path, calls, stop=stop: made(recipe, path, [stop, *calls])
-        )
-        with pytest.raises((KilledError, Stopped)):
-            fit.train(recipe, folder, save_seconds=every)
-    monkeypatch.setattr(fit, "make_trainer", made)
-    fit.train(recipe, folder, save_seconds=every)
-
-
-def same(one: Path, other: Path) -> None:
-    for name in ("best", "last"):
-        ours, theirs = read_values(one / f"{name}.safetensors"), read_values(other / f"{name}.safetensors")
-        for key in theirs:
-            assert torch.equal(ours[key], theirs[key]), (name, key)
-    assert (one / "metrics.csv").read_text() == (other / "metrics.csv").read_text()
-    a, b = (read_json(folder / "result.json") for folder in (one, other))
-    assert {**a, "seconds": 0} == {**b, "seconds": 0}
-
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -100,14 +55,14 @@ def test_the_same_bits(
     # 4 batches an epoch, 3 epochs; dropout draws from torch's generator at every step.
     recipe = with_network(small(**OPTIONS[options]), input_dropout=0.2, hidden_dropout=0.2)
     fit.train(recipe, tmp_path / "straight")
-    train_with_stops(recipe, tmp_path / "stopped", [StopAt(at, killed=k) for at, k in stops], monkeypatch, every)
+    train_with_stops(recipe, tmp_path / "stopped", [StopAt(at, killed=k) for at, k in stops], every)
     same(tmp_path / "stopped", tmp_path / "straight")
 
 
 def test_the_same_bits_in_double_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = small(precision="64-true", average=0.9)
     fit.train(recipe, tmp_path / "straight")
-    train_with_stops(recipe, tmp_path / "stopped", [StopAt(6, killed=False)], monkeypatch, 1e9)
+    train_with_stops(recipe, tmp_path / "stopped", [StopAt(6, killed=False)], 1e9)
     same(tmp_path / "stopped", tmp_path / "straight")
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from small import Sums, small
-from test_resume import StopAt, same, train_with_stops
+from helpers.resume import StopAt, same, train_with_stops
+from helpers.small import Sums, small
 from torch import Tensor
 
 import eirehn.training.fit as fit
@@ -190,7 +190,7 @@ def test_a_training_that_was_stopped_has_the_same_bits(
     fit.train(recipe, tmp_path / "straight")  # 4 batches an epoch
     assert min(shares(tmp_path / "straight")) < 1
     stops = [StopAt(4, killed=False), StopAt(9, killed=True), StopAt(15, killed=False)]
-    train_with_stops(recipe, tmp_path / "stopped", stops, monkeypatch, every)
+    train_with_stops(recipe, tmp_path / "stopped", stops, every)
     same(tmp_path / "stopped", tmp_path / "straight")
 
 

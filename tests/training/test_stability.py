@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers.small import DATA, Sums, small
 from rich.console import Console
-from small import DATA, Sums, small
 
 from eirehn.cli import main
 from eirehn.files import read_json

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 import torch
-from small import Sums, small
-from test_longer import stopped
-from test_resume import StopAt, same, train_with_stops
+from helpers.resume import StopAt, same, stopped, train_with_stops
+from helpers.small import Sums, small
 
 import eirehn
 import eirehn.training.fit as fit
@@ -53,7 +52,7 @@ def test_it_can_be_carried(
     monkeypatch.setattr(packing, "SHORT", 1 << 30)
     recipe = replace(recipe, optimisation=replace(recipe.optimisation, optimizer="sgd"))
     straight = fit.train(recipe, tmp_path / "straight")
-    stopped(recipe, tmp_path / "here", step, monkeypatch)
+    stopped(recipe, tmp_path / "here", step)
     here, carried, there = (str(tmp_path / name) for name in ("here", "carried", "there"))
     capsys.readouterr()
     assert cli.main(["carry", "pack", here, carried, "--which", which]) == 0
@@ -80,7 +79,7 @@ def test_what_cannot_be_asked_for(option: dict[str, Any], recipe: Recipe, tmp_pa
 def test_it_goes_on_after_stops(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fit.train(recipe, tmp_path / "whole")
     stops = [StopAt(3, killed=False), StopAt(4, killed=False), StopAt(9, killed=True)]
-    train_with_stops(recipe, tmp_path / "stopped", stops, monkeypatch, 0.0)
+    train_with_stops(recipe, tmp_path / "stopped", stops, 0.0)
     same(tmp_path / "stopped", tmp_path / "whole")
 
 

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from captured import went_back
-from cuda_on_cpu import COMPILER, Emulated
-from language import small_language_recipe, written
-from quick import quick
-from test_resume import StopAt, train_with_stops
+from helpers.captured import went_back
+from helpers.cuda_on_cpu import COMPILER, Emulated
+from helpers.language import small_language_recipe, written
+from helpers.quick import quick
+from helpers.resume import StopAt, train_with_stops
 from torch import Tensor
 
 import eirehn.training.fit as fit
@@ -163,7 +163,7 @@ def test_stopped_and_gone_on(case: str, tmp_path: Path, monkeypatch: pytest.Monk
     recipe = plan(tmp_path, *CASES[case])
     fit.train(recipe, tmp_path / "straight")
     stops = [StopAt(1, killed=False), StopAt(4, killed=True), StopAt(9, killed=False)]
-    train_with_stops(recipe, tmp_path / "stopped", stops, monkeypatch, every=0.0)
+    train_with_stops(recipe, tmp_path / "stopped", stops, every=0.0)
     ours, theirs = (read_values(tmp_path / name / "last.safetensors") for name in ("stopped", "straight"))
     for key, value in theirs.items():
         assert torch.equal(ours[key], value), key

@@ -50,23 +50,30 @@ def train(
     *,
     tell: Callable[[Event], None] = lambda event: None,
     save_seconds: float = 30.0,
+    callbacks: Sequence[pl.Callback] = (),
 ) -> dict[str, Any]:
-    """Trains `recipe` in `folder` and returns its result; goes on where an earlier call was stopped, and returns at
-    once where that had ended."""
+    """Trains `recipe` in `folder` and returns its result; resumes where an earlier call was stopped, and returns at
+    once where that had ended. `callbacks` are Lightning's; they are called before ours and before a save."""
     check(recipe)  # what cannot be is told before anything is written
     run = RunFolder(folder)
     if not run.exists():
         check_new(recipe)
     if not first_process():
         done = run.read_result()
-        return done if done is not None else _train(recipe, run, tell, save_seconds)
+        return done if done is not None else _train(recipe, run, tell, save_seconds, callbacks)
     with run:
         run.open(recipe)
         done = run.read_result()
-        return done if done is not None else _train(recipe, run, tell, save_seconds)
+        return done if done is not None else _train(recipe, run, tell, save_seconds, callbacks)
 
 
-def _train(recipe: Recipe, run: RunFolder, tell: Callable[[Event], None], save_seconds: float) -> dict[str, Any]:
+def _train(
+    recipe: Recipe,
+    run: RunFolder,
+    tell: Callable[[Event], None],
+    save_seconds: float,
+    callbacks: Sequence[pl.Callback],
+) -> dict[str, Any]:
     splits = recipe.data.load()
     if isinstance(recipe.data, LanguageData):
         recipe.data.check_trained_on(run.path)
@@ -78,7 +85,9 @@ def _train(recipe: Recipe, run: RunFolder, tell: Callable[[Event], None], save_s
     history = History(run.metrics, recipe.seeds)
     saving = Saving(run.checkpoint, seconds=save_seconds, on_save=lambda task: export(task, recipe, run.path))
     with quiet(), seeded(recipe.seeds[0]):
-        trainer = make_trainer(recipe, run.path, [history, Watch(recipe), saving, Telling(recipe, tell)])
+        trainer = make_trainer(
+            recipe, run.path, [*callbacks, history, Watch(recipe), saving, Telling(recipe, tell)]
+        )
         checkpoint = run.checkpoint if run.checkpoint.exists() else None
         interruptible(trainer, task, Data(recipe, splits), checkpoint)
         # A run may have been killed between its last epoch and this line, or come here after it.

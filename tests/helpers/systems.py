@@ -3,11 +3,11 @@
 from typing import Any
 
 import numpy as np
-import oracle
 import torch
 from torch import Tensor, nn
 
 import eirehn
+from helpers import oracle
 
 SYSTEMS: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
     "RHN": (eirehn.RHN, {"depth": 4}),

@@ -11,8 +11,6 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from small import small, with_network
-from test_resume import StopAt
 from torch import Tensor
 
 import eirehn.training.fit as fit
@@ -23,6 +21,8 @@ from eirehn.training.checkpoints import WholeFiles
 from eirehn.training.optimisation import Optimisation
 from eirehn.training.recipe import Hardware, Recipe
 from eirehn.training.tasks import LanguageModelling
+from helpers.resume import StopAt
+from helpers.small import small, with_network
 
 RATE = 2.0**-7  # the same number in float32 and float64
 ALL = {"clip": 0.1, "price": 1e-3, "average": 0.9, "weight_decay": 0.01}
