@@ -122,34 +122,6 @@ def test_how_far_gates_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert module.gates(model, x[0, :9])["shut_by_step"] == [0.0, 0.25]
 
 
-@pytest.mark.usefixtures("small_treebank")
-def test_searching_settings_of_a_language_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module: Any = importlib.import_module("search_text")
-    start = {"update_bias": 1.0}
-    plan = [
-        {"name": kind, "network": {"kind": kind, "hidden_size": 4, "start": own}, "optimisation": {"epochs": 2}}
-        for kind, own in (("RHN", {}), ("EIREHN", start))
-    ]
-    plan.insert(0, {"name": "LSTM", "network": {"kind": "LSTM", "hidden_size": 4, "hidden_dropout": 0.0}})
-    plan[0]["optimisation"] = {"epochs": 2}
-    (tmp_path / "plan.json").write_text(json.dumps(plan))
-    arguments = ["plan.json", "--json", "found.json", "--tokens", "900", "--words", "4", "--caps"]
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(sys, "argv", ["search_text.py", *arguments])
-    module.main()
-    shallow, *rows = json.loads((tmp_path / "found.json").read_text())["rows"]
-    assert "by_max_depth" not in shallow
-    assert [len(row["curve"]) for row in rows] == [2, 2]
-    assert all(1 < row["best"] < 10 and row["exponent"] < 0 for row in rows)
-    for row in rows:
-        assert row["by_max_depth"][-1] == pytest.approx(row["best"], rel=1e-4)
-        assert len(row["by_max_depth"]) == 4
-    assert len(set(rows[-1]["by_max_depth"])) == 4  # it is stopped indeed
-    data = module.write_texts(tmp_path, 15, 2, 7)
-    assert Path(data.train).read_text() == "a b <unk> a b <unk>\na a b\na b <unk> a\n"
-    assert len(Path(data.validation).read_text().replace("\n", " <eos> ").split()) == 7
-
-
 def test_states_that_draw_together() -> None:
     """With weights of zero each inner step keeps 1 − ĝ of a state, whatever it reads."""
     module: Any = importlib.import_module("search_text")

@@ -12,7 +12,7 @@ import torch
 from torch.utils._pytree import tree_map
 
 from eirehn.models import LanguageModel, Network
-from eirehn.pointer import PointerSentinel
+from eirehn.models.pointer import PointerSentinel
 
 
 def by_hand(model: LanguageModel, tokens: torch.Tensor, window: int, masks: Sequence[Any] = (1.0, 1.0)) -> Any:
@@ -141,66 +141,6 @@ def test_training_by_what_came_alone(members: int) -> None:
         torch.testing.assert_close(value.grad, torch.stack(gradients), rtol=1e-10, atol=1e-14)
     validated = task.evaluate(tokens[0, :, :4], tokens[0, :, 1:5])
     assert validated.shape == (4, members)
-
-
-def test_its_own_loss_by_hand() -> None:
-    """Of one unit, whose output at a word is the word's number: every share is a plain exponential."""
-    pointer = PointerSentinel(1, 3).double()
-    with torch.no_grad():
-        pointer.query.weight.fill_(0.0)
-        pointer.query.bias.fill_(math.atanh(0.5))  # q = 1/2 everywhere
-        pointer.sentinel.fill_(2.0)
-    tokens = torch.tensor([[1, 2, 1, 3]])
-    target = torch.tensor([[2, 1, 1, 2]])
-    out = tokens.double().unsqueeze(-1)
-    _, _, loss = pointer(out, tokens, torch.zeros(1, 4, 4).double(), None, target)
-    one, two, three, left = (math.exp(0.5 * number) for number in (1, 2, 3, 2))
-    expected = [
-        -math.log(left / (one + left)),  # 2 has not come yet: only the vocabulary can tell it
-        -math.log((one + left) / (one + two + left)),  # 1 once
-        -math.log((one + one + left) / (one + two + one + left)),  # 1 twice
-        -math.log((two + left) / (two + one + three + left)),  # the first 1 is out of sight
-    ]
-    assert loss is not None
-    np.testing.assert_allclose(loss[0].detach().numpy(), expected, rtol=1e-12)
-
-
-def test_its_own_loss_is_added() -> None:
-    """Weighed, beside the cross-entropy of p, averaged over tokens, for each of two members; pieces read on."""
-    from eirehn.training.optimisation import Optimisation
-    from eirehn.training.tasks import LanguageModelling
-
-    torch.manual_seed(0)
-    models = [LanguageModel(Network("LSTM", 4, pointer=3, start={"weight_bound": 1.0}), 5) for _ in range(2)]
-    tokens = torch.randint(0, 5, (2, 3, 9))
-    x, target = tokens[..., :-1], tokens[..., 1:]
-    found = {}
-    for weight in (0.0, 0.7):
-        task = LanguageModelling(models, Optimisation(pointer_loss=weight))
-        for at in (slice(0, 4), slice(4, 8)):
-            found[weight] = task.loss((x[..., at], target[..., at], 1.0))
-    expected = 0.0
-    for model, own, wanted in zip(models, x, target, strict=True):
-        _, _, loss = model.run_watched(own, None, wanted)
-        expected += 0.7 * loss[:, 4:].mean()
-    torch.testing.assert_close(found[0.7] - found[0.0], expected, rtol=1e-5, atol=1e-6)
-    task.loss((x, target, 1.0)).backward()
-    assert task.ensemble.stacked[task.ensemble.names.index("pointer.sentinel")].grad is not None
-
-
-def test_a_loss_of_a_pointer_that_is_not_there() -> None:
-    from eirehn.training.optimisation import Optimisation
-    from eirehn.training.recipe import Recipe
-    from eirehn.training.tasks import LanguageModelling
-
-    with pytest.raises(ValueError, match="no pointer"):
-        LanguageModel(Network("LSTM", 4), 5).run_watched(torch.zeros(1, 2).long(), None, torch.zeros(1, 2).long())
-    with pytest.raises(ValueError, match="pointer_loss is of a pointer"):
-        LanguageModelling([LanguageModel(Network("LSTM", 4), 5)], Optimisation(pointer_loss=1.0))
-    with pytest.raises(ValueError, match="pointer_loss is for language models"):
-        Recipe(optimisation=Optimisation(pointer_loss=1.0))
-    with pytest.raises(ValueError, match="pointer_loss must be at least 0"):
-        Optimisation(pointer_loss=-1.0)
 
 
 def test_it_learns_to_point() -> None:

@@ -23,9 +23,6 @@ NETWORKS = {
     "fixed": Network("RHN", 6, max_depth=2),
     "LSTM": Network("LSTM", 6),
     "pointer": Network("EIREHN", 6, max_depth=3, pointer=4),
-    "mixture": Network("EIREHN", 6, max_depth=3, mixture=2),
-    "gated output": Network("EIREHN", 6, max_depth=3, gated_output=True),
-    "gated output and a pointer": Network("EIREHN", 6, max_depth=3, gated_output=True, pointer=4),
 }
 
 

@@ -101,9 +101,14 @@ def read_scaling(content: Mapping[str, Any]) -> Scaling:
 
 def _member(about: Any, seed: int | None, folder: Path) -> int:
     seeds = about["seeds"]
-    if seed is None:
-        scores = [math.inf if score is None else score for score in about["best_score"]]
-        return scores.index(min(scores))
-    if seed not in seeds:
+    if seed is not None and seed not in seeds:
         raise ValueError(f"seed must be one of {', '.join(map(str, seeds))} in {folder}, got {seed}")
-    return int(seeds.index(seed))
+    return best_member(about, seed)
+
+
+def best_member(about: Any, seed: int | None = None) -> int:
+    """The place of a seed among those trained together, or of the best one where it is not among them."""
+    if seed in about["seeds"]:
+        return int(about["seeds"].index(seed))
+    scores = [math.inf if score is None else score for score in about["best_score"]]
+    return scores.index(min(scores))

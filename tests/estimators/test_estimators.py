@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import eirehn.sklearn.base
-from eirehn.sklearn import ElasticClassifier, ElasticForecaster, ElasticRegressor
+from eirehn.sklearn import ElasticClassifier, ElasticRegressor
 from eirehn.training.stability import UnstableTraining
 
 # Python's filters of warnings are shared by all threads, and one that ends its own puts back those of another's.
@@ -52,9 +52,6 @@ def test_tensors(dtype: torch.dtype) -> None:
     ours = ElasticClassifier(**QUICK).fit(x, y).predict_proba(x)
     plain = x.detach().float().numpy()
     np.testing.assert_array_equal(ours, ElasticClassifier(**QUICK).fit(plain, y).predict_proba(plain))
-    series, settings = x[:, 0, 0], {**QUICK, "window": 3}
-    ours = ElasticForecaster(**settings).fit(series).predict(2)
-    np.testing.assert_array_equal(ours, ElasticForecaster(**settings).fit(plain[:, 0, 0]).predict(2))
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -415,4 +412,3 @@ def test_settings_are_the_same_for_all() -> None:
     shared = set(eirehn.sklearn.base.ElasticEstimator().get_params())
     assert set(ElasticRegressor().get_params()) == shared
     assert set(ElasticClassifier().get_params()) == shared | {"class_weight"}
-    assert set(ElasticForecaster().get_params()) == shared | {"strategy", "horizon", "window", "season"}

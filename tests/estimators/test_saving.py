@@ -14,7 +14,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from eirehn.files import RunError
-from eirehn.sklearn import ElasticClassifier, ElasticForecaster, ElasticRegressor
+from eirehn.sklearn import ElasticClassifier, ElasticRegressor
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -44,18 +44,12 @@ def test_classes_of_any_type(labels: Any, tmp_path: Path) -> None:
         again.predict(np.zeros((2, 5)))
 
 
-def test_a_regressor_and_a_forecaster_come_back(tmp_path: Path) -> None:
+def test_a_regressor_comes_back(tmp_path: Path) -> None:
     x = sequences()
     y = np.array([each[0] for each in x])
     model = ElasticRegressor(**QUICK).fit(x, y)
     model.save(tmp_path / "a")
     np.testing.assert_array_equal(ElasticRegressor.load(tmp_path / "a").predict(x), model.predict(x))
-    series = np.sin(np.arange(60.0))
-    for strategy in ("recursive", "direct"):
-        forecaster = ElasticForecaster(**QUICK, strategy=strategy, horizon=4, window=8, season=3).fit(series)
-        forecaster.save(tmp_path / strategy)
-        again = ElasticForecaster.load(tmp_path / strategy)
-        np.testing.assert_array_equal(again.predict(4), forecaster.predict(4))
 
 
 def test_pickle_too() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -26,13 +25,11 @@ from helpers.small import small, with_network
 
 RATE = 2.0**-7  # the same number in float32 and float64
 ALL = {"clip": 0.1, "price": 1e-3, "average": 0.9, "weight_decay": 0.01}
-BACK = "sgd that goes back"
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     "adam": {"optimizer": "adam"},
     "adamw and all options": {"optimizer": "adamw", "recurrent_rate": 0.5, **ALL},
     "sgd": {"optimizer": "sgd", **ALL},
     "adam that stops early": {"optimizer": "adam", "early": 0.6, "price": 1e-3},
-    BACK: {"optimizer": "sgd", "learning_rate": 4.0, "retreat": 1.01, "clip": 1.0, "epochs": 5},
     "soap": {"optimizer": "soap", "epochs": 28, **ALL},  # 112 steps: it has a basis after 100
 }
 
@@ -56,12 +53,6 @@ def same(one: Path, other: Path) -> None:
     for key, value in theirs.items():
         assert torch.equal(ours[key], value), key
     assert (one / "metrics.csv").read_text() == (other / "metrics.csv").read_text()
-
-
-def went_back(folder: Path) -> bool:
-    """Whether some member of a run did, which has then a part of its rate left."""
-    with open(folder / "metrics.csv", newline="") as file:
-        return min(float(row.get("share_of_rate", 1)) for row in csv.DictReader(file)) < 1
 
 
 class Passes:

@@ -71,8 +71,8 @@ def test_the_recipe_is_that_of_the_reading_in_fewer_epochs() -> None:
         assert (o.optimizer, o.learning_rate, o.batch_size, o.epochs) == ("sgd", 0.2, 20, 300)
         assert (o.schedule, o.decay_from, o.clip) == ("decay", 20, 10.0)
         assert (o.penalty, o.weight_decay, o.sum_steps) == (1e-7, 0.0, True)
-        slower = (1.005, 0.5, True, 0.99998, 1.1) if n.kind == "EIREHN" else (1.02, 1.0, False, 0.0, 0.0)
-        assert (o.decay, o.recurrent_rate, o.shift, o.average, o.retreat) == slower
+        slower = (1.005, 0.5, True, 0.99998) if n.kind == "EIREHN" else (1.02, 1.0, False, 0.0)
+        assert (o.decay, o.recurrent_rate, o.shift, o.average) == slower
         drops = (n.word_dropout, n.input_dropout, n.hidden_dropout, n.output_dropout)
         assert drops == (0.25, 0.75, 0.25, 0.75)
         own = {"gate_bias": -1.0, "alpha": 0.25} if n.kind == "EIREHN" else {"gate_bias": -2.0}
@@ -134,12 +134,10 @@ def test_what_makes_the_best_one() -> None:
     assert ptb.early() == replace(short, name="ptb-early", optimisation=early)
 
 
-def test_how_those_for_all_depths_and_of_several_softmaxes_are_called() -> None:
+def test_how_those_for_all_depths_are_called() -> None:
     assert label(ptb.early()) == "EI-REHN-1200, depth 4, our recipe, 25% stopped early, recursive"
     seldom = replace(ptb.early(), optimisation=replace(ptb.early().optimisation, early=0.004))
     assert ", 0.4% stopped early" in label(seldom)
-    mixed = replace(ptb.short(), network=replace(ptb.short().network, mixture=10))
-    assert label(mixed) == "EI-REHN-1200, depth 4, 10 softmaxes, our recipe, short, recursive"
     assert label(ptb.best()) == "EI-REHN-1200, depth 4, calibrated, our recipe, recursive"
 
 

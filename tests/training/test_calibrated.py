@@ -22,15 +22,14 @@ from eirehn import cli
 from eirehn.files import read_json
 from eirehn.models import LanguageModel, Network, SequenceModel
 from eirehn.scoring import score
-from eirehn.training import carry, fit
+from eirehn.training import fit
 from eirehn.training.evaluation import calibrate, evaluate
 from eirehn.training.folder import RunFolder
-from eirehn.training.modules import Task
 from eirehn.training.recipe import Recipe
 from eirehn.training.tasks import LanguageModelling
 
 Array = NDArray[np.float64]
-FORMS = [{}, {"pointer": 5}, {"mixture": 2, "embedding_size": 6}, {"gated_output": True}]
+FORMS = [{}, {"pointer": 5}, {"embedding_size": 6}]
 HEART = {"learning_rate": 0.02, "schedule": "decay", "decay": 1e9, "decay_from": 15, "epochs": 22}
 """A short text is learned by heart, and after 15 epochs all but nothing more."""
 
@@ -87,7 +86,7 @@ def test_logits_are_divided_when_not_training(form: dict[str, Any]) -> None:
     assert model.temperature is not None
     model.temperature.data.fill_(2.0)
     torch.testing.assert_close(model(tokens).softmax(-1), (plain(tokens) / 2).softmax(-1))
-    if form.get("pointer") or form.get("mixture"):  # what they give are logarithms of chances, then as before
+    if form.get("pointer"):  # it gives log-probabilities
         torch.testing.assert_close(model(tokens).exp().sum(-1), torch.ones(3, 6))
     else:
         torch.testing.assert_close(model(tokens), plain(tokens) / 2)
@@ -99,7 +98,6 @@ def test_logits_are_divided_when_not_training(form: dict[str, Any]) -> None:
     [
         *(pytest.param(each, {}, marks=pytest.mark.slow) for each in FORMS),
         ({}, {"average": 0.8}),
-        pytest.param({}, {"average_from": 15}, marks=pytest.mark.slow),
     ],
     ids=str,
 )
@@ -181,14 +179,6 @@ def test_it_goes_on_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.Monke
     assert temperatures(tmp_path / "straight")[-1] != [1.0]
 
 
-def test_it_is_carried(run: Path, tmp_path: Path) -> None:
-    carry.pack(run, tmp_path / "packed", which="best")
-    carry.unpack(tmp_path / "packed", tmp_path / "run")
-    ours, theirs = (eirehn.load(each).temperature.item() for each in (run, tmp_path / "run"))
-    assert ours == pytest.approx(theirs, rel=1e-6)
-    assert ours > 1.05
-
-
 def test_derivatives(tmp_path: Path) -> None:
     """Of two members, against autograd."""
     recipe = calibrated(small_language_recipe(written(tmp_path, train=500, test=100)))
@@ -202,36 +192,6 @@ def test_derivatives(tmp_path: Path) -> None:
     bend = torch.autograd.grad(slope.sum(), factor)[0]
     found = task.calibration_sums(logits, target)
     torch.testing.assert_close(torch.stack(found), torch.stack([slope.detach(), bend]), rtol=1e-12, atol=0)
-
-
-@pytest.mark.parametrize("averaged", [{}, {"average": 0.5}], ids=str)
-def test_back_with_its_temperature(averaged: dict[str, Any], tmp_path: Path) -> None:
-    options = {"optimizer": "sgd", "retreat": 1.1, **averaged}
-    recipe = calibrated(small_language_recipe(written(tmp_path, train=500, test=100), **options))
-    task = fit.make_task(replace(recipe, seeds=(0, 1)))
-    task.best.values["temperature"].fill_(1.3)
-    with torch.no_grad():
-        task.calibrate(torch.tensor([[1.0, 1.0], [10.0, 10.0]], dtype=torch.float64))
-        task._retreat(torch.tensor([True, False]))
-    for values in (task.ensemble.values(), task.last_values()):
-        assert values["temperature"].tolist() == pytest.approx([1.3, 1 / 0.9])
-
-
-@pytest.mark.parametrize("kept", [False, True], ids=["as it is", "calibrated"])
-def test_a_temperature_does_not_hide_that_a_training_is_lost(
-    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Validation finds all epochs alike, and only the loss of the third says that it is lost: a fortieth more of
-    it is a tenth more perplexity."""
-    losses = iter([4.2, 4.0, 4.1, 4.0])
-    monkeypatch.setattr(LanguageModelling, "totals", lambda self, *_: (torch.ones(1, dtype=torch.float64), 1))
-    monkeypatch.setattr(Task, "_train_loss", lambda self: torch.tensor([next(losses)], dtype=torch.float64))
-    options = {"optimizer": "sgd", "retreat": 1.1, "epochs": 4}
-    recipe = small_language_recipe(written(tmp_path, train=500, test=100), **options)
-    fit.train(replace(recipe, network=replace(recipe.network, calibrated=kept)), tmp_path / "run")
-    with (tmp_path / "run" / "metrics.csv").open() as file:
-        shares = [float(row["share_of_rate"]) for row in csv.DictReader(file)]
-    assert shares == ([1.0, 1.0, 0.5, 0.5] if kept else [1.0] * 4)
 
 
 @pytest.mark.parametrize(
@@ -280,7 +240,7 @@ def test_what_cannot_be_calibrated(tmp_path: Path, capsys: pytest.CaptureFixture
     model = LanguageModel(Network("LSTM", 4, calibrated=True, pointer=3), 9).eval()
     tokens = torch.zeros(1, 4, dtype=torch.int64)
     with pytest.raises(ValueError, match="target must be None"):
-        model.run_watched(tokens, None, tokens)
+        model.run(tokens, target=tokens)
     command = ["train", "--recipe", "synthetic-ei-rehn-20", "--network.calibrated", "true"]
     assert cli.main([*command, "--out", str(tmp_path / "run")]) == 2
     assert "belong to language models" in capsys.readouterr().err

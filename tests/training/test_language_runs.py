@@ -32,7 +32,7 @@ from eirehn.files import RunError, read_json, write_json
 from eirehn.generation import generate, pieces, read_prompt
 from eirehn.models import LanguageModel, Network
 from eirehn.training import fit
-from eirehn.training.evaluation import calibrate, evaluate, evaluate_together, recall
+from eirehn.training.evaluation import calibrate, evaluate, evaluate_together
 from eirehn.training.folder import RunFolder
 from eirehn.training.recipe import Recipe
 
@@ -89,7 +89,7 @@ def test_evaluation_reads_the_whole_text(trained: Path, monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize(
-    "options", [{"shift": True}, {"optimizer": "sgd", "schedule": "decay", "average_after": 0}], ids=str
+    "options", [{"shift": True}, {"optimizer": "sgd", "schedule": "decay", "average": 0.9}], ids=str
 )
 @pytest.mark.parametrize("every", quick(0.0, of=[0.0, 1e9]), ids=["saved every step", "saved on request"])
 def test_a_training_that_was_stopped_has_the_same_bits(
@@ -106,39 +106,10 @@ def test_a_pointer_goes_on_in_the_middle_of_an_epoch(tmp_path: Path, monkeypatch
     """What it can point at is a part of the state that is saved."""
     data = written(tmp_path, train=500, test=100)
     recipe = small_language_recipe(data, optimizer="sgd", epochs=2)
-    recipe = replace(
-        recipe,
-        network=Network("LSTM", 8, pointer=5),
-        optimisation=replace(recipe.optimisation, pointer_loss=1.0),
-    )
+    recipe = replace(recipe, network=Network("LSTM", 8, pointer=5))
     fit.train(recipe, tmp_path / "straight")
     train_with_stops(recipe, tmp_path / "stopped", [StopAt(4, killed=False)], 1e9)
     same(tmp_path / "stopped", tmp_path / "straight")
-
-
-@pytest.mark.parametrize(
-    "ending",
-    [["mixture=3", "mixture_dropout=0.1"], ["gated_output=true", "gated_dropout=0.1"]],
-    ids=["mixture", "gated output"],
-)
-def test_an_ending_as_a_user_has_it(ending: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Trained, read back, evaluated and made to write; its figure is that of the chances it gives."""
-    data = written(tmp_path, train=2000, test=300)
-    run = str(tmp_path / "run")
-    small = ["--network.hidden_size=12", "--optimisation.epochs=2", "--data.steps=8", "--network.max_depth=2"]
-    own = [f"--network.{each}" for each in (*ending, "embedding_size=6")]
-    files = [data.train, data.validation, data.test]
-    assert cli.main(["train", "--recipe", "lm", "--text", *files, *small, *own, "--out", run]) == 0
-    model, tokens = eirehn.load(run), data.texts().test.long()[None]
-    with torch.no_grad():
-        found = model(tokens[:, :-1]).double()
-    chances = found.exp() if "mixture=3" in ending else found.softmax(-1)
-    torch.testing.assert_close(chances.sum(-1), torch.ones_like(chances[..., 0]), rtol=1e-6, atol=0)
-    expected = math.exp(-chances.gather(-1, tokens[:, 1:, None]).log().mean().item())
-    assert read_json(Path(run) / "result.json")["values"] == [pytest.approx(expected, rel=1e-5)]
-    assert cli.main(["evaluate", run, "--calibrate"]) == 0
-    assert cli.main(["generate", run, "--prompt", "w1", "--tokens", "5"]) == 0
-    assert "temperature" in capsys.readouterr().out
 
 
 def test_texts_that_have_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -173,12 +144,11 @@ def test_texts_without_a_checksum_that_have_changed(tmp_path: Path, capsys: pyte
     assert len(recipe.data.vocabulary()) == len(Vocabulary.load(run / "vocabulary.json"))
     (run / "result.json").unlink()
     options = (["evaluate", str(run)], ["evaluate", str(run), "--together"], ["train", "--resume", str(run)])
-    for command in (*options, ["carry", "pack", str(run), str(tmp_path / "carried")]):
+    for command in options:
         assert cli.main(command) == 2
         assert capsys.readouterr().err == (
             f"eirehn: the text that {run} was trained on has changed since: its words are others\n"
         )
-    assert not (tmp_path / "carried").exists()
     assert not (run / "result.json").exists()
 
 
@@ -616,77 +586,12 @@ def test_temperatures_of_none_and_beyond_the_end(
     for member in (1, 3):
         assert math.isnan(found.values[member])
         assert math.isnan(found.temperatures[member])
-    remembered, alone = recall(run, 9), recall(trained, 9)
-    assert remembered.values[0] == pytest.approx(alone.values[0], rel=1e-5)
-    for figures in (remembered.values, remembered.shares, remembered.sharpness):
-        assert [math.isnan(each) for each in figures] == [False, True, False, True]
     assert cli.main(["evaluate", str(run), "--calibrate"]) == 0
     said = [line for line in capsys.readouterr().out.splitlines() if "calibrated" in line]
     assert ["the best may lie beyond" in line for line in said] == [False, False, True, False]
     assert not any("this very text" in line for line in said)
     assert cli.main(["evaluate", str(trained), "--calibrate", "--split", "validation"]) == 0
     assert capsys.readouterr().out.rstrip().endswith(", chosen on this very text")
-
-
-def cached(likely: Array, out: Array, wanted: Array, window: int, sharpness: float) -> Array:
-    """What the last words give each that came, and the first as much as the model does."""
-    found = [likely[0]]
-    unit = out / np.linalg.norm(out, axis=-1, keepdims=True)
-    for t in range(1, len(wanted)):
-        past = slice(max(0, t - window), t)
-        weights = np.exp(sharpness * (unit[past] @ unit[t]))
-        found.append(weights[wanted[past] == wanted[t]].sum() / weights.sum())
-    return np.array(found)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("temperatures", [None, [1.3]])
-def test_models_with_a_cache(temperatures: list[float] | None, trained: Path, tmp_path: Path) -> None:
-    """Against NumPy, of a model whose last bias is wrong: what validation data choose, and what that gives."""
-    run = tmp_path / "run"
-    shutil.copytree(trained, run)
-    values = load_file(trained / "best.safetensors")
-    values["bias"] += torch.linspace(-3, 3, values["bias"].size(1))
-    save_file(values, run / "best.safetensors")
-    found = recall(run, 30, batch=1, temperatures=temperatures)
-    recipe, model = RunFolder(run).recipe(), eirehn.load(run)
-    assert isinstance(recipe.data, TextData)
-    texts, known = recipe.data.texts(), {}
-    for name in ("validation", "test"):
-        tokens = torch.as_tensor(getattr(texts, name)).long()
-        with torch.no_grad():
-            outcome, out, _ = model.run_watched(tokens[None, :-1])
-        logits = outcome.prediction[0].double() / (temperatures or [1.0])[0]
-        likely = logits.softmax(-1).gather(-1, tokens[1:, None])[:, 0].numpy()
-        known[name] = likely, out[0].double().numpy(), tokens[1:].numpy()
-    tried = {}
-    for sharpness in (0.0, *(2 ** (each / 2) for each in range(13))):
-        again = cached(*known["validation"], 30, sharpness)
-        for share in range(100):
-            mixed = (1 - share / 100) * known["validation"][0] + share / 100 * again
-            tried[sharpness, share / 100] = -np.log(mixed).mean()
-    assert (found.sharpness[0], found.shares[0]) == pytest.approx(min(tried, key=lambda each: tried[each]))
-    assert 0 < found.shares[0] < 0.99
-    again, share = cached(*known["test"], 30, found.sharpness[0]), found.shares[0]
-    wanted = np.exp(-np.log((1 - share) * known["test"][0] + share * again).mean())
-    assert found.values[0] == pytest.approx(wanted, rel=1e-5)
-
-
-def test_a_cache_by_the_command(trained: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    results = tmp_path / "results.json"
-    command = ["evaluate", str(trained), "--calibrate", "--cache", "50", "--results", str(results)]
-    assert cli.main(command) == 0
-    run = read_json(results)["runs"][0]
-    found = recall(trained, 50, temperatures=run["calibrated"]["temperatures"])
-    assert run["cache"] == {
-        "window": 50, "sharpness": found.sharpness, "shares": found.shares, "values": found.values
-    }  # fmt: skip
-    said = f"seed 0, calibrated, with a cache of 50: perplexity {found.values[0]:.6g}, a share of"
-    assert said in capsys.readouterr().out
-    assert cli.main(["evaluate", str(trained), "--cache", "50", "--split", "validation"]) == 0
-    assert capsys.readouterr().out.rstrip().endswith(", chosen on this very text")
-    assert cli.main(["evaluate", str(trained), "--cache", "0"]) == 2
-    assert "--cache must be greater than zero, got 0" in capsys.readouterr().err
 
 
 def test_only_language_models_are_calibrated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -697,7 +602,7 @@ def test_only_language_models_are_calibrated(tmp_path: Path, capsys: pytest.Capt
     assert cli.main(["evaluate", str(tmp_path / "other"), "--calibrate"]) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert "only language models are calibrated or given a cache" in err
+    assert "only language models are calibrated" in err
 
 
 def test_what_cannot_be_evaluated_together_is_told_first(

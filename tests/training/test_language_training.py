@@ -259,56 +259,17 @@ def test_a_figure_does_not_depend_on_the_windows(monkeypatch: pytest.MonkeyPatch
         assert depth == [pytest.approx(2.0)]
 
 
-def step_through(optimisation: Optimisation, epochs: list[list[float]], scores: list[float]) -> list[float]:
-    """The average at the end of each epoch, of one number that takes the given values."""
-    value = torch.zeros(1, 1)
-    averages = Averages(optimisation, [value])
-    ends = []
-    for epoch, (values, score) in enumerate(zip(epochs, scores, strict=True)):
-        averages.start_epoch(epoch)
-        for each in values:
-            averages.update([torch.full((1, 1), each)])
-        ends.append(averages.values[0].item())
-        averages.consider(torch.tensor([score]).double())
-    return ends
-
-
-def test_plain_averages() -> None:
-    epochs = [[1.0, 2.0], [3.0, 5.0], [7.0, 9.0], [11.0, 2.0]]
-    scores = [9.0, 8.0, 7.0, 6.0]
-    assert step_through(Optimisation(average_from=2), epochs, scores) == pytest.approx([2.0, 5.0, 8.0, 29 / 4])
-    assert step_through(Optimisation(average_from=0), epochs, scores) == pytest.approx(
-        [1.5, 11 / 4, 27 / 6, 40 / 8]
-    )
-    # NT-ASGD with a patience of 1: the fourth epoch is worse than the second, so averaging begins with the fifth.
-    epochs, scores = [*epochs, [4.0, 8.0]], [9.0, 7.0, 7.5, 7.4, 7.0]
-    assert step_through(Optimisation(average_after=1), epochs, scores) == pytest.approx([2.0, 5.0, 9.0, 2.0, 6.0])
-
-
 def test_a_running_average_is_not_of_the_start_for_long() -> None:
-    values = [4.0] * 50
-    ends = step_through(Optimisation(average=0.999), [values, values], [1.0, 1.0])
-    assert ends[0] == pytest.approx(4.0, rel=1e-5)  # at a decay of 0.999 throughout it would be 0.2
-    # A state of before there was such a thing goes on as it began.
-    averages = Averages(Optimisation(average=0.9), [torch.zeros(1, 1)])
+    averages = Averages(0.999, [torch.zeros(1, 1)])
+    for _ in range(50):
+        averages.update([torch.full((1, 1), 4.0)])
+    assert averages.values[0].item() == pytest.approx(4.0, rel=1e-5)  # else it would be 0.2
+    # A state of version 0.1, which did not count its steps, resumes as it began.
+    averages = Averages(0.9, [torch.zeros(1, 1)])
     old = {name: value for name, value in averages.state_dict().items() if name != "steps"}
     averages.load_state_dict(old)
     averages.update([torch.ones(1, 1)])
     assert averages.values[0].item() == pytest.approx(0.1)
-
-
-def test_averages_of_members_begin_apart() -> None:
-    averages = Averages(Optimisation(average_after=0), [torch.zeros(2, 3)])
-    averages.consider(torch.tensor([5.0, 5.0]).double())
-    averages.consider(torch.tensor([4.0, 6.0]).double())  # the second got worse
-    for each in (1.0, 3.0):
-        averages.update([torch.full((2, 3), each)])
-    assert averages.values[0].tolist() == [[3.0] * 3, [2.0] * 3]
-
-
-def test_one_kind_of_average() -> None:
-    with pytest.raises(ValueError, match="running average"):
-        Optimisation(average=0.9, average_from=3)
 
 
 def test_sgd_keeps_nothing() -> None:
@@ -324,13 +285,12 @@ def test_sgd_keeps_nothing() -> None:
 
 @pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
 def test_recurrent_layers_have_a_rate_of_their_own(optimizer: str) -> None:
-    """Of one step all of them, and a gated map of what they put out, move by that much less, and nothing else does;
-    the schedule falls for both."""
+    """Of one step all of them move by that much less, and nothing else does; the schedule falls for both."""
     moved = {}
     for factor in (1.0, 0.25):
         torch.manual_seed(0)
         optimisation = Optimisation(optimizer=optimizer, learning_rate=0.1, recurrent_rate=factor)
-        network = Network("EIREHN", 6, max_depth=2, gated_output=True)
+        network = Network("EIREHN", 6, max_depth=2)
         task = LanguageModelling([LanguageModel(network, 9).double()], optimisation)
         made = optimisation.make(task.parameters(), task.ensemble.recurrent())
         schedule = torch.optim.lr_scheduler.LambdaLR(made, lambda step: 0.5)
@@ -342,7 +302,7 @@ def test_recurrent_layers_have_a_rate_of_their_own(optimizer: str) -> None:
         assert [group["lr"] for group in made.param_groups] == ([0.05] if factor == 1 else [0.05, 0.0125])
         assert schedule.get_last_lr()[0] == 0.05
     for name, whole in moved[1.0].items():
-        share = 0.25 if name.startswith(("body.", "gated.")) else 1.0
+        share = 0.25 if name.startswith("body.") else 1.0
         torch.testing.assert_close(moved[0.25][name], share * whole, rtol=1e-6, atol=1e-12)
         assert whole.abs().max() > 0
     assert any(name.startswith("body.") for name in moved[1.0])
@@ -352,150 +312,11 @@ def test_recurrent_layers_have_a_rate_of_their_own(optimizer: str) -> None:
         Optimisation(recurrent_rate=0.5, optimizer="soap")
 
 
-@pytest.mark.parametrize("pointer", [0, 4], ids=["", "pointer"])
-@pytest.mark.parametrize("members", [1, 2])
-def test_what_a_network_puts_out_has_a_price(members: int, pointer: int) -> None:
-    """Its mean square, and that of its change from step to step, beside the loss without."""
-    models = []
-    for seed in range(members):
-        torch.manual_seed(seed)
-        models.append(LanguageModel(Network("EIREHN", 6, max_depth=2, pointer=pointer), 9).double())
-    own = {"pointer_loss": 0.5 if pointer else 0.0, "price": 0.1}
-    tokens = torch.randint(0, 9, (members, 3, 8), generator=torch.Generator().manual_seed(1))
-    batch = (tokens[..., :-1], tokens[..., 1:], 1.0)
-    plain = LanguageModelling(models, Optimisation(**own)).loss(batch)
-    found = LanguageModelling(models, Optimisation(**own, activation_penalty=2.0, temporal_penalty=3.0)).loss(batch)
-    expected = 0.0
-    for model, x in zip(models, tokens[..., :-1], strict=True):
-        out = model.body(model.embedding(x))[0].detach().numpy()  # (B, T, H)
-        expected += 2.0 * np.mean(out**2) + 3.0 * np.mean((out[:, 1:] - out[:, :-1]) ** 2)
-    assert (found - plain).item() == pytest.approx(expected, rel=1e-9)
-    assert expected > 1e-3
-
-
-def test_of_one_step_there_is_no_change_to_pay_for() -> None:
-    model = LanguageModel(Network("LSTM", 4), 5).double()
-    tokens = torch.randint(0, 5, (1, 3, 2))
-    batch = (tokens[..., :1], tokens[..., 1:], 1.0)
-    plain = LanguageModelling([model], Optimisation()).loss(batch)
-    found = LanguageModelling([model], Optimisation(activation_penalty=2.0, temporal_penalty=3.0)).loss(batch)
-    squares = model.run_watched(tokens[0, :, :1])[1].square()
-    torch.testing.assert_close(found, plain + 2.0 * squares.mean(), rtol=1e-12, atol=0)
-
-
-def test_its_price_is_learned_from() -> None:
-    """It falls, where nothing else is asked for: the loss that is measured stays that of the text."""
-    torch.manual_seed(0)
-    optimisation = Optimisation(optimizer="sgd", activation_penalty=1e4)
-    task = LanguageModelling([LanguageModel(Network("EIREHN", 6, max_depth=2), 9).double()], optimisation)
-    tokens = torch.randint(0, 9, (1, 3, 8))
-    batch = (tokens[..., :-1], tokens[..., 1:], 1.0)
-    optimizer, squares = torch.optim.Adam(task.parameters(), 0.03), []
-    for _ in range(20):
-        optimizer.zero_grad()
-        task.loss(batch).backward()
-        optimizer.step()
-        squares.append(task.ensemble.watched(batch[0], None, None)[1].square().mean().item())
-    assert squares[-1] < 0.1 * squares[0]
-    assert 1.5 < (task.sums[0] / task.sums[1]).item() < 3.0  # log 9 is 2.2
-
-
 def test_only_texts_are_shifted() -> None:
     with pytest.raises(ValueError, match="language models"):
         Recipe(optimisation=Optimisation(shift=True))
     with pytest.raises(TypeError, match="shift"):
         Optimisation(shift=1)  # type: ignore[arg-type]
-
-
-def test_prices_that_are_for_language_models_only() -> None:
-    for name in ("activation_penalty", "temporal_penalty"):
-        with pytest.raises(ValueError, match="language models"):
-            Recipe(optimisation=Optimisation(**{name: 1.0}))
-        with pytest.raises(ValueError, match=name):
-            Optimisation(**{name: -1.0})
-
-
-@pytest.mark.parametrize(
-    "network", [Network("RHN", 4, max_depth=1), Network("LSTM", 5, embedding_size=3, tied=False)]
-)
-@pytest.mark.parametrize("members", [1, 2])
-def test_a_margin_is_what_an_adversary_can_take(network: Network, members: int) -> None:
-    """No move of a word's row by a share of its length makes that word less likely, and one makes it so."""
-    margin, models = 0.3, []
-    for seed in range(members):
-        torch.manual_seed(seed)
-        models.append(LanguageModel(replace(network, start={"weight_bound": 0.9}), 6).double())
-    tokens = torch.randint(0, 6, (members, 2, 4), generator=torch.Generator().manual_seed(1))
-    batch = (tokens[..., :-1], tokens[..., 1:], 1.0)
-    task = LanguageModelling(models, Optimisation(margin=margin))
-    random, expected = np.random.default_rng(0), []
-    for model, x, target in zip(models, *batch[:2], strict=True):
-        weight = (model.embedding.weight if model.output is None else model.output).detach().numpy()
-        out = model.body(model.embedding(x))[0].detach()
-        states = (out if model.narrowing is None else out @ model.narrowing.detach().T).flatten(0, 1).numpy()
-        losses = []
-        for h, y in zip(states, target.flatten().tolist(), strict=True):
-            reach = margin * np.linalg.norm(weight[y])
-
-            def loss(move: Any, h: Any = h, y: int = y, model: Any = model, weight: Any = weight) -> float:
-                moved = weight.copy()
-                moved[y] += move
-                logits = moved @ h + model.bias.detach().numpy()
-                return float(np.log(np.exp(logits).sum()) - logits[y])
-
-            losses.append(loss(-reach * h / np.linalg.norm(h)))
-            moves = random.normal(size=(50, len(h)))
-            moves *= reach / np.linalg.norm(moves, axis=1, keepdims=True)
-            assert max(loss(move) for move in moves) <= losses[-1]
-        expected.append(np.mean(losses))
-    plain = LanguageModelling(models, Optimisation())
-    found = task.loss(batch).item()
-    assert found == pytest.approx(sum(expected), rel=1e-9)
-    assert found > plain.loss(batch).item() + 0.01
-    # Validation is of the words as they are.
-    text = Split(batch[0][0], batch[1][0])
-    torch.testing.assert_close(task.eval().evaluate(*text), plain.eval().evaluate(*text), rtol=0, atol=0)
-
-
-def test_a_margin_is_learned_by() -> None:
-    """Its gradient against finite differences, with dropout."""
-    torch.manual_seed(0)
-    network = Network("EIREHN", 4, max_depth=2, output_dropout=0.5, input_dropout=0.5)
-    task = LanguageModelling([LanguageModel(network, 6).double()], Optimisation(margin=0.2))
-    tokens = torch.randint(0, 6, (1, 2, 4))
-
-    def loss() -> torch.Tensor:
-        torch.manual_seed(1)
-        task.carried = None
-        return task.loss((tokens[..., :-1], tokens[..., 1:], 1.0))
-
-    loss().backward()
-    for value in task.ensemble.stacked:
-        index = tuple(0 for _ in value.shape)
-        found = []
-        for step in (1e-6, -1e-6):
-            with torch.no_grad():
-                value[index] += step
-                found.append(loss().item())
-                value[index] -= step
-        assert value.grad is not None
-        assert value.grad[index].item() == pytest.approx((found[0] - found[1]) / 2e-6, abs=1e-8, rel=1e-5)
-
-
-def test_margins_that_cannot_be() -> None:
-    for network in (Network(pointer=3), Network(mixture=2)):
-        with pytest.raises(ValueError, match="margin is for language models without"):
-            Recipe(network=network, data=TextData(), optimisation=Optimisation(margin=0.1))
-    with pytest.raises(ValueError, match="margin is for language models without"):
-        Recipe(data=SyntheticData(), optimisation=Optimisation(margin=0.1))
-    for wrong in (-0.1, 1.0, 1e300, math.nan, math.inf):
-        with pytest.raises(ValueError, match="margin must be"):
-            Optimisation(margin=wrong)
-    model, tokens = LanguageModel(Network("LSTM", 4, pointer=2), 6), torch.zeros(1, 3, dtype=torch.int64)
-    with pytest.raises(ValueError, match="margin is for models without"):
-        LanguageModelling([model], Optimisation(margin=0.1))
-    with pytest.raises(ValueError, match="margin is of a target"):
-        model.run_watched(tokens, None, tokens, margin=0.1)
 
 
 def test_only_classes_are_smoothed() -> None:
@@ -515,6 +336,6 @@ def test_the_rate_of_recurrent_layers_reaches_a_training(tmp_path: Path) -> None
         values = read_values(tmp_path / str(factor) / "last.safetensors")
         moved.append({name: value - start[name] for name, value in values.items()})
     for name, whole in moved[0].items():
-        share = 0.25 if name.startswith(("body.", "gated.")) else 1.0
+        share = 0.25 if name.startswith("body.") else 1.0
         torch.testing.assert_close(moved[1][name], share * whole, rtol=1e-9, atol=1e-15)
         assert whole.abs().max() > 0

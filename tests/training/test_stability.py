@@ -25,10 +25,8 @@ from eirehn.training.ensemble import Ensemble
 from eirehn.training.fit import make_task, train
 from eirehn.training.folder import RunFolder
 from eirehn.training.memory import Tensors, train_in_memory
-from eirehn.training.modules import Task
 from eirehn.training.progress import Display, Event
 from eirehn.training.recipe import Recipe
-from eirehn.training.retreats import Retreats
 from eirehn.training.stability import UnstableTraining
 from eirehn.training.workers import train_all
 
@@ -241,25 +239,6 @@ def test_a_stopped_seed_keeps_its_average_and_its_best_epoch(
         train(replace(recipe, optimisation=replace(recipe.optimisation, epochs=2)), tmp_path / "short")
     for name, value in values(tmp_path / "short").items():
         assert torch.equal(value[1], values(tmp_path / "run")[name][1])
-
-
-def test_a_seed_that_goes_back_to_its_best_epoch_does_not_stop(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With `retreat`, which halves its rate."""
-    step, losses = [0], Task.loss
-
-    def spoiled(self: Task, batch: Any) -> torch.Tensor:
-        step[0] += 1
-        return losses(self, batch) * (torch.nan if STEPS < step[0] <= 2 * STEPS else 1.0)
-
-    monkeypatch.setattr(Task, "loss", spoiled)
-    monkeypatch.setattr(Retreats, "lost", lambda self, score, *_: torch.tensor([step[0] == 2 * STEPS]))
-    options = {"optimizer": "sgd", "learning_rate": 0.1, "retreat": 1.1, "clip": 1.0, "epochs": 3}
-    with pytest.warns(UnstableTraining, match="4 of the 4 steps of epoch 2 were skipped"):
-        result = train(small(seeds=(0,), **options), tmp_path / "run")
-    assert result["stopped_epoch"] == [None]
-    assert len((tmp_path / "run" / "metrics.csv").read_text().splitlines()) == 4
 
 
 def test_a_run_of_version_01(tmp_path: Path) -> None:

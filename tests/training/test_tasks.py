@@ -108,16 +108,6 @@ def test_a_rate_beyond_all_numbers() -> None:
             Optimisation(**options | {"decay_from": wrong})
 
 
-@pytest.mark.parametrize("schedule", ["constant", "cosine", "decay"])
-def test_cooling_down(schedule: str) -> None:
-    options: dict[str, Any] = {"schedule": schedule, "epochs": 10, "decay_from": 2, "decay": 1.5}
-    plain = Optimisation(**options).rate(100)
-    rate = Optimisation(**options, cooldown=0.25).rate(100)
-    assert [rate(step) for step in range(76)] == [plain(step) for step in range(76)]
-    for step, share in ((76, 24 / 25), (80, 0.8), (95, 0.2), (99, 0.04), (100, 0.0)):
-        assert rate(step) == pytest.approx(share * plain(step))
-
-
 @pytest.mark.parametrize(
     ("name", "value"),
     [
@@ -129,7 +119,6 @@ def test_cooling_down(schedule: str) -> None:
         ("price", -1.0),
         ("average", 1.0),
         ("warmup", -0.1),
-        ("cooldown", 1.0),
         ("beta1", 1.0),
         ("schedule", "linear"),
     ],

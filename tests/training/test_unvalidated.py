@@ -13,12 +13,9 @@ from helpers.small import Sums, small
 
 import eirehn
 import eirehn.training.fit as fit
-from eirehn import cli
 from eirehn.files import RunError
 from eirehn.loading import read_values
-from eirehn.training import packing
-from eirehn.training.callbacks import Stopped
-from eirehn.training.checkpoints import KIND, MARK, read_checkpoint
+from eirehn.training.checkpoints import KIND, MARK
 from eirehn.training.recipe import DATA, Recipe
 
 
@@ -39,39 +36,11 @@ def test_the_last_epoch_is_the_best(recipe: Recipe, average: float, tmp_path: Pa
     assert result["best_validation"] is None
 
 
-@pytest.mark.parametrize(("which", "step"), [("last", 6), ("last", 8), ("best", 8)])
-def test_it_can_be_carried(
-    which: str,
-    step: int,
-    recipe: Recipe,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """With values as they are, to the bit: 4 steps an epoch, at whose end the best values are the last ones."""
-    monkeypatch.setattr(packing, "SHORT", 1 << 30)
-    recipe = replace(recipe, optimisation=replace(recipe.optimisation, optimizer="sgd"))
-    straight = fit.train(recipe, tmp_path / "straight")
-    stopped(recipe, tmp_path / "here", step)
-    here, carried, there = (str(tmp_path / name) for name in ("here", "carried", "there"))
-    capsys.readouterr()
-    assert cli.main(["carry", "pack", here, carried, "--which", which]) == 0
-    assert cli.main(["carry", "unpack", carried, there]) == 0
-    told = capsys.readouterr().out
-    assert told.count("nothing is held out") == 2
-    assert "nan" not in told
-    ours, own = (read_checkpoint(Path(run) / "last.ckpt")["task"]["best"] for run in (there, here))
-    assert torch.equal(ours["score"], own["score"])
-    assert torch.equal(ours["epoch"], own["epoch"])
-    assert fit.train(recipe, there)["values"] == straight["values"]
-    same(tmp_path / "there", tmp_path / "straight")
-
-
-@pytest.mark.parametrize("option", [{"average_after": 1}, {"sum_steps": True}, {"shift": True}])
+@pytest.mark.parametrize("option", [{"sum_steps": True}, {"shift": True}])
 def test_what_cannot_be_asked_for(option: dict[str, Any], recipe: Recipe, tmp_path: Path) -> None:
     """It would change nothing."""
     (name,) = option
-    with pytest.raises(ValueError, match=f"{name} (goes by validation|is for language models)"):
+    with pytest.raises(ValueError, match=f"{name} is for language models"):
         fit.train(replace(recipe, optimisation=replace(recipe.optimisation, **option)), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
@@ -120,12 +89,8 @@ def test_data_of_an_unknown_kind(recipe: Recipe) -> None:
             Recipe.from_dict({**content, "data": {"kind": kind}})
 
 
-def test_a_checkpoint_of_another_version(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    train_with = [StopAt(3, killed=False)]
-    made = fit.make_trainer
-    monkeypatch.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [*train_with, *calls]))
-    with pytest.raises(Stopped):
-        fit.train(recipe, tmp_path)
+def test_a_checkpoint_of_another_version(recipe: Recipe, tmp_path: Path) -> None:
+    stopped(recipe, tmp_path, 3)
     content = (tmp_path / "last.ckpt").read_bytes()
     (tmp_path / "last.ckpt").write_bytes(content.replace(MARK, KIND + b"1\n", 1))
     with pytest.raises(RunError, match="another version"):

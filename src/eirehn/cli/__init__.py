@@ -14,7 +14,7 @@ from typing import NoReturn
 from ..files import RunError
 from .common import UsageError, as_command, one_line
 from .reproducing import reproduce
-from .trained import carry, data, evaluate, recipes, report
+from .trained import data, evaluate, recipes, report
 from .training import train
 from .writing import generate, score
 
@@ -28,7 +28,6 @@ Recurrent networks with elastic depth.
   generate RUN     text from a trained language model
   score RUN TEXT   how well it expects a text of yours, word by word
   report RUN …     an HTML report of trained runs
-  carry            a training in small files, to go on elsewhere
   recipes          the recipes there are
   data NAME        a data set, fetched and checked: har or ptb
 
@@ -93,7 +92,6 @@ COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "generate": generate,
     "score": score,
     "report": report,
-    "carry": carry,
     "recipes": recipes,
     "data": data,
 }

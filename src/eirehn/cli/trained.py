@@ -1,4 +1,4 @@
-"""What is done with trained runs: `eirehn evaluate`, `report` and `carry`; and `recipes` and `data`."""
+"""What is done with trained runs: `eirehn evaluate` and `report`; and `recipes` and `data`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import UsageError, as_command, check_apart, check_can_be_written, console, make_parser, parse
+from .common import as_command, check_apart, check_can_be_written, console, make_parser, parse
 
 if TYPE_CHECKING:
-    from ..training.evaluation import Calibrated, Figures, Recalled
+    from ..training.evaluation import Calibrated, Figures
 
 
 def evaluate(given: list[str]) -> None:
@@ -26,17 +26,12 @@ def evaluate(given: list[str]) -> None:
     parser.add_argument(
         "--calibrate", action="store_true", help="of language models as sure as validation says they should be, too"
     )
-    parser.add_argument(
-        "--cache",
-        type=int | None,
-        help="of language models that also expect again what followed like states among so many last words, too",
-    )
     parser.add_argument("--results", type=Path | None, help="write the figures to this file too")
     asked = parse(parser, given)
     check_can_be_written("--results", asked.results)
     check_apart("--results", asked.results, *asked.runs)
     from ..files import write_json
-    from ..training.evaluation import calibrate, evaluate_together, recall
+    from ..training.evaluation import calibrate, evaluate_together
     from ..training.evaluation import evaluate as measure
     from ..training.folder import RunFolder
     from ..training.provenance import provenance
@@ -53,24 +48,17 @@ def evaluate(given: list[str]) -> None:
         results["runs"].append({"run": str(run), **figures._asdict(), "mean": _tell(figures)})
         for seed, epoch in stopped_seeds(figures.seeds, RunFolder(run).read_result() or {}).items():
             print(f"eirehn: training of seed {seed} was unstable and stopped after epoch {epoch}", file=sys.stderr)
-        temperatures: list[float] | None = None
         if asked.calibrate:
             better = calibrate(run, **options)
             besides = RunFolder(run).recipe().network.calibrated
             _tell_calibrated(better, own=asked.split == "validation", besides=besides)
-            temperatures = better.temperatures
-            results["runs"][-1]["calibrated"] = {"temperatures": temperatures, "values": better.values}
-        if asked.cache is not None:
-            recalled = recall(run, asked.cache, **options, temperatures=temperatures)
-            _tell_recalled(recalled, asked.cache, calibrated=asked.calibrate, own=asked.split == "validation")
-            found = {"window": asked.cache, **recalled._asdict()}
-            results["runs"][-1]["cache"] = {key: found[key] for key in ("window", "sharpness", "shares", "values")}
+            found = {"temperatures": better.temperatures, "values": better.values}
+            results["runs"][-1]["calibrated"] = found
     if asked.together:
         whole = evaluate_together(asked.runs, **options)
         for member in whole.left_out:
             print(f"eirehn: left out, because it has no best epoch: {member}", file=sys.stderr)
         plain = ", not at these temperatures" if asked.calibrate else ""
-        plain += ", without a cache" if asked.cache is not None else ""
         print(f"together, {whole.members} models: {whole.metric} {whole.value:.6g}{plain}")
         results["together"] = whole._asdict()
     if asked.results is not None:
@@ -79,16 +67,13 @@ def evaluate(given: list[str]) -> None:
 
 def _check_runs(asked: Any) -> None:
     """What cannot be is told before anything is read for long."""
-    from ..checks import positive_int
     from ..training.evaluation import check_of_text, check_together, check_trained
 
-    if asked.cache is not None:
-        positive_int("--cache", asked.cache)
     for run in asked.runs:
         check_trained(run, asked.which)
     if asked.together:
         check_together(asked.runs, asked.split, asked.which)
-    for run in asked.runs if asked.calibrate or asked.cache is not None else []:
+    for run in asked.runs if asked.calibrate else []:
         check_of_text(run)
 
 
@@ -117,15 +102,6 @@ def _tell_calibrated(better: Calibrated, *, own: bool, besides: bool) -> None:
         print(f"seed {seed}, calibrated: {better.metric} {value:.6g}, {told}")
 
 
-def _tell_recalled(recalled: Recalled, window: int, *, calibrated: bool, own: bool) -> None:
-    for seed, value, share, sharpness in zip(
-        recalled.seeds, recalled.values, recalled.shares, recalled.sharpness, strict=True
-    ):
-        told = f"a share of {share:.2f}, sharpness {sharpness:.3g}{', chosen on this very text' if own else ''}"
-        both = "calibrated, " if calibrated else ""
-        print(f"seed {seed}, {both}with a cache of {window:,}: {recalled.metric} {value:.6g}, {told}")
-
-
 def report(given: list[str]) -> None:
     """Writes one self-contained HTML page about trained runs."""
     parser = make_parser("report", report)
@@ -137,39 +113,6 @@ def report(given: list[str]) -> None:
     from ..recipes.reproduce import report_on
 
     print(f"report: {report_on(asked.runs, asked.out, command=as_command(['report', *given]))}")
-
-
-def carry(given: list[str]) -> None:
-    """Packs the training of a run, by sgd, adam or adamw, into a folder of small files, or makes a run of such a
-    folder that goes on."""
-    parser = make_parser("carry", carry)
-    parser.add_argument("action", type=str, help="pack RUN FOLDER, or unpack FOLDER RUN")
-    parser.add_argument("source", type=Path, help="the run to pack, or the folder to unpack")
-    parser.add_argument("target", type=Path, help="the folder, or the run, to make")
-    parser.add_argument("--which", type=str, default="last", help="values to pack: last, or best")
-    parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
-    parser.add_argument("--measure", type=bool, default=True, help="unpack: validate what came; that can take long")
-    asked = parse(parser, given)
-    from ..training.carry import pack, unpack
-
-    if asked.action not in ("pack", "unpack"):
-        raise UsageError(f"carry can pack or unpack, not {asked.action!r}")
-    if asked.action == "pack":
-        carried = pack(asked.source, asked.target, which=asked.which, device=asked.device)
-    else:
-        carried = unpack(asked.source, asked.target, device=asked.device, measure=asked.measure)
-    below = f", {carried.bits[1]} a difference from it" if len(carried.bits) > 1 else ""
-    told = f"validation {carried.metric}:" if carried.held_out else "nothing is held out to validate it with"
-    print(f"{carried.size / 2**20:.1f} MiB, {carried.bits[0]} bits a weight{below}; {told}")
-    for seed in carried.back:
-        print(f"  seed {seed} had got lost, and goes on from its best epoch")
-    figures = zip(carried.before, carried.after, carried.best, strict=True)
-    for before, after, best in figures if carried.held_out else ():
-        known = f"; {best:.6g} at the best epoch" if best is not None and math.isfinite(best) else ""
-        was, now = (math.nan if each is None else each for each in (before, after))
-        print(f"  {was:.6g} before, {now:.6g} carried ({now - was:+.2g}){known}")
-    if asked.action == "unpack":
-        print(f"go on with: {as_command(['train', '--resume', str(asked.target)])}")
 
 
 def recipes(given: list[str]) -> None:

@@ -29,7 +29,7 @@ def train(given: list[str]) -> int:
     parser.add_argument(
         "--resume",
         type=Path | None,
-        help="go on with the run of this folder; beside it only --optimisation.epochs and .cooldown",
+        help="resume the run of this folder; beside it only --optimisation.epochs",
     )
     parser.add_argument("--text", nargs=3, help="your own texts to model: to train on, to choose by, to report")
     parser.add_argument("--level", type=str | None, help="of your own texts: word or char")
@@ -58,19 +58,18 @@ def train(given: list[str]) -> int:
 
 
 def _resume(given: list[str]) -> int:
-    """Goes on with a run. One that has ended can be made longer, and the end of any changed, as long as no step it
-    has taken would have been another."""
+    """Resumes a run, also one that has ended with more epochs, where its learning rate does not depend on their
+    number."""
+    from ..training.fit import with_more_epochs
     from ..training.folder import RunFolder
-    from ..training.longer import lengthen
 
     parser = make_parser("train", _resume)
     parser.add_argument("--resume", type=Path, required=True, help="folder of the run")
     parser.add_argument("--optimisation.epochs", type=int | None, help="in place of the run's")
-    parser.add_argument("--optimisation.cooldown", type=float | None, help="in place of the run's")
     asked = parse(parser, given)
-    end = asked.optimisation
-    _tell_of_reading(RunFolder(asked.resume).recipe())
-    return _train(lengthen(asked.resume, epochs=end.epochs, cooldown=end.cooldown), asked.resume)
+    recipe, epochs = RunFolder(asked.resume).recipe(), asked.optimisation.epochs
+    _tell_of_reading(recipe)
+    return _train(recipe if epochs is None else with_more_epochs(asked.resume, epochs), asked.resume)
 
 
 def _tell_of_reading(recipe: Recipe) -> None:
@@ -103,6 +102,8 @@ def _recipe(asked: Any) -> Recipe:
 
     content = asked.as_dict()
     recipe = Recipe.from_dict({field.name: content[field.name] for field in fields(Recipe)})
+    if recipe.init is not None:
+        recipe = replace(recipe, init=str(Path(recipe.init).absolute()))
     own = isinstance(recipe.data, FileData | TextData)
     return replace(recipe, data=recipe.data.pinned()) if own else recipe  # type: ignore[attr-defined]  # those two
 

@@ -1,4 +1,4 @@
-"""What comes next in a text."""
+"""Language models: the next token of a text."""
 
 from __future__ import annotations
 
@@ -9,27 +9,24 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..cells.base import at_least_float32, default_bound, fill_uniform, lowered
+from ..cells.base import default_bound, fill_uniform
 from ..checks import positive_int
-from ..gating import GatedMap
-from ..mixture import MixtureOfSoftmaxes
-from ..pointer import PointerSentinel
 from .network import ELASTIC, FIXED, Network, Outcome
+from .pointer import PointerSentinel
 
 if TYPE_CHECKING:
     from ..data.vocabulary import Vocabulary
 
 
 class LanguageModel(nn.Module):
-    """Tokens in, the logits of the next token out. One matrix embeds them and, with a bias, tells them apart; where
-    `network.embedding_size` is not that of the state, another maps states to what this one takes; with
-    `network.gated_output` a map with a gate does, whatever the size.
+    """Tokens in, the logits of the next token out. One matrix embeds tokens and, with a bias, scores them; where
+    `network.embedding_size` is not that of the state, a linear map brings states to that size first.
 
     Dropout is that of Gal and Ghahramani (2016): a sequence has the same words, inputs, states and outputs dropped
-    at all its steps. RNNs and LSTMs have it as in Zaremba et al. (2014), anew at every step and never on states;
+    at all its steps. RNN, GRU and LSTM have it as in Zaremba et al. (2014), anew at every step and never on states;
     with `network.step_masks` highway networks, too, but for their states.
 
-    With `network.calibrated` its logits are divided by `temperature`, 1 until it is set, when it is not training.
+    With `network.calibrated` logits are divided by `temperature`, 1 until it is set, when it is not training.
 
     >>> model = LanguageModel(Network("EIREHN", hidden_size=20), vocabulary=50)
     >>> model(torch.zeros(8, 35, dtype=torch.int64)).shape
@@ -49,19 +46,13 @@ class LanguageModel(nn.Module):
         size, hidden = network.embedding_size or network.hidden_size, network.hidden_size
         self.embedding = nn.Embedding(vocabulary, size)
         self.body = body.build(size)
-        mixed = network.mixture > 1
-        as_it_is = mixed or network.gated_output or size == hidden
-        self.narrowing = None if as_it_is else nn.Parameter(torch.empty(size, hidden))
+        self.narrowing = None if size == hidden else nn.Parameter(torch.empty(size, hidden))
         self.output = None if network.tied else nn.Parameter(torch.empty(vocabulary, size))
         self.bias = nn.Parameter(torch.zeros(vocabulary))
-        # A number that no gradient moves; a parameter, so that it is kept where the others are.
+        # No gradient changes it; a parameter, so that it is kept where the others are.
         self.temperature = nn.Parameter(torch.ones(()), requires_grad=False) if network.calibrated else None
         bound = network.start.get("weight_bound")
         self.pointer = PointerSentinel(hidden, network.pointer, bound or 0.1) if network.pointer else None
-        self.mixture = (
-            MixtureOfSoftmaxes(hidden, size, network.mixture, default_bound(bound, hidden)) if mixed else None
-        )
-        self.gated = GatedMap(hidden, size, default_bound(bound, hidden)) if network.gated_output else None
         fill_uniform(0.1 if bound is None else bound, self.embedding.weight)
         if self.narrowing is not None:
             fill_uniform(default_bound(bound, hidden), self.narrowing)
@@ -75,63 +66,35 @@ class LanguageModel(nn.Module):
         return self.run(tokens, hx, max_depth=max_depth).prediction
 
     def run(
-        self, tokens: Tensor, hx: Any = None, *, max_depth: int | None = None, with_cost: bool = False
-    ) -> Outcome:
-        """As `forward`, and the final state, which the next call takes as `hx` to read on."""
-        return self._run(tokens, hx, None, max_depth, with_cost)[0]
-
-    def run_watched(
         self,
         tokens: Tensor,
         hx: Any = None,
-        target: Tensor | None = None,
         *,
+        target: Tensor | None = None,
         max_depth: int | None = None,
         with_cost: bool = False,
-        margin: float = 0.0,
-    ) -> tuple[Outcome, Tensor, Tensor | None]:
-        """As `run`, and what the network put out, (B, T, H). Of a model with a pointer or a mixture, or with a
-        `margin`, where there is a `target`, (B, T), the prediction is the logarithm of what it gives that alone,
-        (B, T), and there is the loss that a pointer has for it, of that shape. For a `margin` see `with_margin`."""
-        if margin and (self.by_target or target is None):
-            raise ValueError("margin is of a target, for models without a pointer or a mixture")
-        if target is not None and not (self.by_target or margin):
-            raise ValueError(
-                "this model has no pointer (network.pointer is 0) and no mixture (network.mixture is 1)"
-            )
+    ) -> Outcome:
+        """As `forward`, and the final state, which the next call takes as `hx` to read on. A model with a pointer
+        gives, where there is a `target` (B, T), the log-probability of that alone, (B, T), which is faster."""
+        if target is not None and self.pointer is None:
+            raise ValueError("target is for models with a pointer (network.pointer)")
         if target is not None and self.temperature is not None and not self.training:
             raise ValueError("target must be None for a calibrated model that is not training")
-        return self._run(tokens, hx, target, max_depth, with_cost, margin)
-
-    @property
-    def by_target(self) -> bool:
-        """Whether it can tell what it gives one word for less than what it gives all."""
-        return self.pointer is not None or self.mixture is not None
-
-    def _run(
-        self,
-        tokens: Tensor,
-        hx: Any,
-        target: Tensor | None,
-        max_depth: int | None,
-        with_cost: bool,
-        margin: float = 0.0,
-    ) -> tuple[Outcome, Tensor, Tensor | None]:
-        options: dict[str, Any] = {"max_depth": max_depth, "with_cost": with_cost}
         own, memory = hx if self.pointer is not None and hx is not None else (hx, None)
+        options: dict[str, Any] = {"max_depth": max_depth, "with_cost": with_cost}
         out, state, depth, cost = self.network.run(self.body, self._embedded(tokens), own, **options)
-        logits, loss = self._logits(out, target if self.pointer is None else None, margin), None
+        logits = self._logits(out)
         if self.pointer is not None:
             with torch.autocast(out.device.type, enabled=False):
                 whole = out.to(self.bias.dtype)
-                # As much is hidden from it as from the vocabulary, or it is relied on too much and learns by heart.
-                asking = self._dropped(whole, self.network.output_dropout) if self.training else whole
-                logits, memory, loss = self.pointer(whole, tokens, logits, memory, target, asking=asking)
+                # As much is hidden from it as from the vocabulary: relied on too much, a pointer overfits.
+                asking = self._dropped(whole) if self.training else whole
+                logits, memory = self.pointer(whole, tokens, logits, memory, target, asking=asking)
             state = (state, tuple(memory))  # a state is saved, and read back without pickle
         if self.temperature is not None and not self.training:
             logits = logits / self.temperature
-            logits = logits.log_softmax(-1) if self.by_target else logits  # theirs are logarithms of chances
-        return Outcome(logits, state, depth, cost), out, loss
+            logits = logits if self.pointer is None else logits.log_softmax(-1)  # a pointer gives log-probabilities
+        return Outcome(logits, state, depth, cost)
 
     def _embedded(self, tokens: Tensor) -> Tensor:
         x: Tensor = self.embedding(tokens)  # (B, T, E)
@@ -141,52 +104,21 @@ class LanguageModel(nn.Module):
             x = F.dropout(x, self.network.input_dropout)
         return x
 
-    def _logits(self, out: Tensor, target: Tensor | None, margin: float) -> Tensor:
+    def _logits(self, out: Tensor) -> Tensor:
         weight = self.embedding.weight if self.output is None else self.output
         if self.training:
-            out = self._dropped(self._narrowed(out), self.network.output_dropout)
-            return self._told_apart(out, weight, target, margin)
+            return F.linear(self._dropped(self._narrowed(out)), weight, self.bias)
         with torch.autocast(out.device.type, enabled=False):  # bfloat16 has two or three digits of a logit
-            return self._told_apart(self._narrowed(out.to(weight.dtype)), weight, target, margin)
-
-    def _told_apart(self, out: Tensor, weight: Tensor, target: Tensor | None, margin: float) -> Tensor:
-        if self.mixture is None:
-            logits = self._product(out, weight)
-            return logits if target is None else with_margin(logits, out, weight, target, margin)
-        drop = self._drop_latents if self.training else None
-        chances: Tensor = self.mixture(out, weight, self.bias, target, drop=drop)
-        return chances
-
-    def _product(self, out: Tensor, weight: Tensor) -> Tensor:
-        low = lowered(weight)
-        if low is weight:
-            return F.linear(out, weight, self.bias)
-        # On a GPU the bias of a product of rows is added on the way, that of one of sequences after it.
-        return F.linear(out.reshape(-1, out.size(-1)), low, self.bias).view(*out.shape[:-1], len(low))
+            return F.linear(self._narrowed(out.to(weight.dtype)), weight, self.bias)
 
     def _narrowed(self, out: Tensor) -> Tensor:
-        if self.gated is not None:
-            mapped: Tensor = self.gated(self._dropped(out, self.network.gated_dropout if self.training else 0.0))
-            return mapped
         return out if self.narrowing is None else F.linear(out, self.narrowing)
 
-    def _drop_latents(self, latents: Tensor) -> Tensor:
-        return self._dropped(latents, self.network.mixture_dropout)
-
-    def _dropped(self, out: Tensor, dropped: float) -> Tensor:
-        if not dropped:
+    def _dropped(self, out: Tensor) -> Tensor:
+        if not self.network.output_dropout:
             return out
-        return out * F.dropout(torch.ones_like(out if self.by_step else out[:, :1]), dropped)  # (B, T or 1, E)
-
-
-def with_margin(logits: Tensor, out: Tensor, weight: Tensor, target: Tensor, margin: float) -> Tensor:
-    """Logarithms of the chance of `target`, (B, T), at its worst, if the row w of `weight` that tells it apart may
-    be moved by `margin` times its own length: away from the output h, so that its logit is less by
-    `margin · ‖w‖ · ‖h‖` (Wang et al. 2019, "Improving Neural Language Modeling via Adversarial Training")."""
-    rows = F.embedding(target, weight)  # (B, T, E)
-    less = margin * at_least_float32(rows).norm(dim=-1) * at_least_float32(out).norm(dim=-1)
-    worst = at_least_float32(logits).scatter_add(-1, target.unsqueeze(-1), -less.unsqueeze(-1))
-    return -F.cross_entropy(worst.flatten(0, -2), target.flatten(), reduction="none").view(target.shape)
+        ones = torch.ones_like(out if self.by_step else out[:, :1])  # (B, T or 1, E)
+        return out * F.dropout(ones, self.network.output_dropout)
 
 
 def word_mask(ones: Tensor, tokens: Tensor, dropped: float) -> Tensor:

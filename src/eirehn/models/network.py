@@ -78,54 +78,37 @@ class Network:
     """Language models: drop inputs and outputs of a highway network anew at every step, as RNNs and LSTMs do; what
     layers above the first read then has `dropout` alone."""
     embedding_size: int | None = None
-    """Language models: numbers that stand for a word; hidden_size where null. Where there are others than that, a
-    linear map brings outputs to so many, or the maps of a mixture or of a gated_output do."""
-    gated_output: bool = False
-    """Language models: what tells words apart is a map of the output with a gate, (V h + c) ⊗ 2 sigm(U h + d), not
-    the output itself, so that a network can remember what it does not say."""
-    gated_dropout: float = 0.0
-    """Language models with a gated_output: dropout on what that map reads, masked as output_dropout is."""
+    """Language models: numbers that stand for a word; hidden_size where null. Where it is another, a linear
+    map brings outputs to that size."""
     tied: bool = True
     """Language models: tell words apart by the matrix that embeds them."""
     pointer: int = 0
     """Language models: also point at one of so many last words (Merity et al. 2016); 0: not."""
-    mixture: int = 1
-    """Language models: mix so many softmaxes, each of its own map of the output (Yang et al. 2018); 1: one, of the
-    output itself."""
-    mixture_dropout: float = 0.0
-    """Language models with a mixture: dropout on what those maps make, masked as output_dropout is."""
     calibrated: bool = False
     """Language models: divide all logits by a temperature when not training. A training brings it, from epoch to
     epoch, to where validation data are expected best."""
     start: Mapping[str, float] = field(default_factory=dict)
     """Initial values by name, as the cell's reset_parameters takes them: gate_bias, alpha, decay_bias, …;
-    weight_bound is for all networks, and in a language model for the embedding, the maps to its size, the pointer
+    weight_bound is for all networks, and in a language model for the embedding, the map to its size, the pointer
     and the last bias too."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weight_update", RENAMED.get(self.weight_update, self.weight_update))
         if self.kind not in LAYERS:
             raise ValueError(f"kind must be one of {', '.join(LAYERS)}, got {self.kind!r}")
-        for name in ("hidden_size", "num_layers", "max_depth", "mixture"):
+        for name in ("hidden_size", "num_layers", "max_depth"):
             positive_int(name, getattr(self, name))
         if self.pooling not in POOLINGS:
             raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {self.pooling!r}")
-        for name in ("word_dropout", "output_dropout", "gated_dropout", "mixture_dropout"):
+        for name in ("word_dropout", "output_dropout"):
             probability(name, getattr(self, name))
         if self.embedding_size is not None:
             positive_int("embedding_size", self.embedding_size)
-        boolean("gated_output", self.gated_output)
         boolean("tied", self.tied)
         boolean("step_masks", self.step_masks)
         boolean("calibrated", self.calibrated)
         if self.pointer != 0:
             positive_int("pointer", self.pointer)
-        if self.mixture_dropout and self.mixture == 1:
-            raise ValueError("mixture_dropout is of a mixture: mixture must be at least 2")
-        if self.gated_dropout and not self.gated_output:
-            raise ValueError("gated_dropout is of a gated map: gated_output must be true")
-        if self.gated_output and self.mixture > 1:
-            raise ValueError("gated_output does not go with a mixture, whose softmaxes have maps of their own")
         if set(self.start) - {"weight_bound"} and self.kind not in FIXED + ELASTIC:
             raise ValueError(
                 f"start names initial values of a highway network, {self.kind} takes weight_bound only"

@@ -58,16 +58,14 @@ class SequenceModel(nn.Module):
             network.output_dropout,
             network.step_masks,
             network.embedding_size,
-            network.gated_output,
             not network.tied,
             network.pointer,
-            network.mixture > 1,
             network.calibrated,
         )
         if any(of_text):
             raise ValueError(
-                "word_dropout, output_dropout, step_masks, embedding_size, gated_output, tied, pointer, mixture "
-                "and calibrated belong to language models"
+                "word_dropout, output_dropout, step_masks, embedding_size, tied, pointer and calibrated belong to "
+                "language models"
             )
         self.network = network
         self.input_size = positive_int("input_size", input_size)

@@ -26,11 +26,9 @@ PAPER = Optimisation(
 SHORTER = replace(PAPER, epochs=300)
 """The same, ended where the rate is 1/256 of the first; over the last 60 epochs validation hardly changes. A rate
 that falls faster does worse."""
-SLOWER = replace(SHORTER, decay=1.005, recurrent_rate=0.5, shift=True, average=0.99998, retreat=1.1)
+SLOWER = replace(SHORTER, decay=1.005, recurrent_rate=0.5, shift=True, average=0.99998)
 """EI-REHN's: a rate that falls to a quarter, of the recurrent layer half of it, and a running average of the
-weights, at each step over about the last tenth of all before it; each epoch begins elsewhere in the text. At one
-rate for all, from gates of a higher bias, it got lost each time, and went on at half the rate: 66.4. By SHORTER,
-with another start and weight update, it came to 68.8."""
+weights, at each step over about the last tenth of all before it; each epoch begins elsewhere in the text."""
 ZAREMBA = Optimisation(
     epochs=55,
     batch_size=20,

@@ -113,7 +113,7 @@ def work(model: LanguageModel) -> int:
     """About how many multiplications a token takes."""
     body = sum(parameter.numel() for parameter in model.body.parameters())
     again = 1 if model.network.kind == "RHN" else model.network.max_depth  # RHN has weights for every depth
-    maps = [model.embedding.weight, model.narrowing, None if model.gated is None else model.gated.weight]
+    maps = [model.embedding.weight, model.narrowing]
     return int(sum(each.numel() for each in maps if each is not None) + again * body)
 
 

@@ -37,10 +37,6 @@ def label(recipe: Recipe) -> str:
         text += f", depth {network.max_depth}"
     if network.pointer:
         text += ", pointer"
-    if network.mixture > 1:
-        text += f", {network.mixture} softmaxes"
-    if network.gated_output:
-        text += ", gated output"
     if network.calibrated:
         text += ", calibrated"
     if isinstance(recipe.data, HarData):

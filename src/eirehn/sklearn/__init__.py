@@ -6,7 +6,6 @@ except ImportError as error:
     raise ImportError("eirehn.sklearn needs scikit-learn: pip install 'eirehn[sklearn]'") from error
 
 from .classifier import ElasticClassifier
-from .forecaster import ElasticForecaster
 from .regressor import ElasticRegressor
 
-__all__ = ["ElasticClassifier", "ElasticForecaster", "ElasticRegressor"]
+__all__ = ["ElasticClassifier", "ElasticRegressor"]

@@ -1,4 +1,4 @@
-"""What classifier, regressor and forecaster share: their settings, their training, their files."""
+"""What classifier and regressor share: their settings, their training, their files."""
 
 from __future__ import annotations
 

@@ -32,7 +32,6 @@ class Ensemble(nn.Module):
             for name, parameter in first.named_parameters()
         )
         self.size = len(members)
-        self.lows: dict[str, Tensor] = {}  # by name, where products are to read copies in half precision
         # In a tuple, so that its parameters, which hold no values, are not taken for the ensemble's own.
         self._form = (_Runner(copy.deepcopy(first).to("meta")),)
 
@@ -42,32 +41,15 @@ class Ensemble(nn.Module):
         hx: Any = None,
         *,
         lengths: Tensor | None = None,
+        target: Tensor | None = None,
         max_depth: int | None = None,
         with_cost: bool = False,
     ) -> Outcome:
         """The outcomes of all members, stacked, for `x` (M, B, T, X) that ends after `lengths` (M, B) steps and for
-        states `hx` as an outcome has them."""
-        prediction, state, depth, *cost = self._run(x, hx, None, lengths, max_depth=max_depth, with_cost=with_cost)
+        states `hx` as an outcome has them; with a `target` (M, B, T) see `LanguageModel.run`."""
+        options = {"max_depth": max_depth, "with_cost": with_cost}
+        prediction, state, depth, *cost = self._run(x, hx, target, lengths, **options)
         return Outcome(prediction, state, depth, cost[0] if cost else None)
-
-    def watched(
-        self,
-        x: Tensor,
-        hx: Any,
-        target: Tensor | None,
-        *,
-        max_depth: int | None = None,
-        with_cost: bool = False,
-        margin: float = 0.0,
-    ) -> tuple[Outcome, Tensor, Tensor | None]:
-        """Of language models: as a call, and what their networks put out, (M, B, T, H), and where there is a
-        `target`, (M, B, T), and they have pointers, the losses of those for it; with a `margin`, where there is."""
-        options: dict[str, Any] = {"max_depth": max_depth, "with_cost": with_cost, "margin": margin}
-        found = self._run(x, hx, target, None, watched=True, **options)
-        prediction, state, depth, *rest = found
-        loss = rest.pop() if len(rest) > 1 + with_cost else None
-        out = rest.pop()
-        return Outcome(prediction, state, depth, rest[0] if rest else None), out, loss
 
     def _run(self, x: Tensor, hx: Any, target: Tensor | None, lengths: Tensor | None, **options: Any) -> Any:
         form = self._form[0].train(self.training)
@@ -97,8 +79,6 @@ class Ensemble(nn.Module):
     ) -> Any:
         # The gradient of value[index] is a copy into zeros, which one member can do without.
         own = {name: value.squeeze(0) if len(value) == 1 else value[index] for name, value in values.items()}
-        for name, low in self.lows.items():
-            own[f"model.{name}"].low = low.squeeze(0)  # type: ignore[attr-defined]  # see cells.base.lowered
         given = tree_map_only(Tensor, lambda part: part[index], (x, hx, target))
         if lengths is not None:
             options = {**options, "lengths": lengths[index]}
@@ -118,10 +98,8 @@ class Ensemble(nn.Module):
         return {name: value.detach() for name, value in zip(self.names, self.stacked, strict=True)}
 
     def recurrent(self) -> list[nn.Parameter]:
-        """The stacked values of the recurrent layers, and of a gated map of what they put out, which stands no
-        higher a rate than they do."""
-        slow = ("body.", "gated.")
-        return [value for name, value in zip(self.names, self.stacked, strict=True) if name.startswith(slow)]
+        """The stacked values of the recurrent layers."""
+        return [value for name, value in zip(self.names, self.stacked, strict=True) if name.startswith("body.")]
 
     @torch.no_grad()
     def load(self, values: Mapping[str, Tensor]) -> None:
@@ -137,29 +115,22 @@ class Ensemble(nn.Module):
     def clip_gradients(self, norm: float) -> Tensor:
         """Scales each member's gradient down to `norm`, by its own length. Where that overflows, as over many inner
         steps it may, the gradient says nothing of where to go, and becomes zero: told is of which members, (M,)."""
-        gradients = self._gradients()
+        gradients = [value.grad for value in self.stacked if value.grad is not None]
         if self.size == 1:  # all of them in a few launches
             lengths = torch.stack(torch._foreach_norm(gradients)).norm()[None]
         else:
             squares = [gradient.flatten(1).square().sum(1) for gradient in gradients]
             lengths = torch.stack(squares).sum(0).sqrt()  # (M,)
-        self.scale_gradients((norm / (lengths + 1e-6)).clamp(max=1.0))
+        factors = (norm / (lengths + 1e-6)).clamp(max=1.0)
+        if self.size == 1:
+            torch._foreach_mul_(gradients, factors.squeeze(0))
+        else:
+            for gradient in gradients:
+                gradient.mul_(_beside(factors, gradient))
         overflown: Tensor = ~lengths.isfinite()
         for gradient in gradients:  # zero times infinity is none
             gradient.masked_fill_(_beside(overflown, gradient), 0.0)
         return overflown
-
-    def scale_gradients(self, factors: Tensor) -> None:
-        """Multiplies each member's gradient by its factor, (M,)."""
-        gradients = self._gradients()
-        if self.size == 1:
-            torch._foreach_mul_(gradients, factors.squeeze(0))
-            return
-        for gradient in gradients:
-            gradient.mul_(_beside(factors, gradient))
-
-    def _gradients(self) -> list[Tensor]:
-        return [value.grad for value in self.stacked if value.grad is not None]
 
 
 def _beside(each: Tensor, stacked: Tensor) -> Tensor:
@@ -174,16 +145,8 @@ class _Runner(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(
-        self, x: Tensor, hx: Any, target: Tensor | None, *, watched: bool = False, **options: Any
-    ) -> tuple[Any, ...]:
+    def forward(self, x: Tensor, hx: Any, target: Tensor | None, **options: Any) -> tuple[Any, ...]:
+        """What there is of an outcome: vmap returns tensors only."""
         model: Any = self.model
-        if not watched:
-            return self._tensors(model.run(x, hx, **options))
-        outcome, out, loss = model.run_watched(x, hx, target, **options)
-        return (*self._tensors(outcome), out) if loss is None else (*self._tensors(outcome), out, loss)
-
-    @staticmethod
-    def _tensors(outcome: Outcome) -> tuple[Any, ...]:
-        """What is there: vmap returns tensors only."""
-        return outcome[:3] if outcome.cost is None else tuple(outcome)
+        outcome = model.run(x, hx, **options if target is None else {**options, "target": target})
+        return tuple(outcome) if outcome.cost is not None else tuple(outcome[:3])

@@ -16,7 +16,6 @@ from ..data.splits import Split, Splits
 from ..data.vocabulary import Vocabulary
 from ..files import RunError, read_json
 from ..loading import KEPT, check_values, read_values
-from ..recall import Recall
 from .fit import final_parts, make_task, precision
 from .folder import RunFolder
 from .modules import Task
@@ -24,8 +23,6 @@ from .recipe import Recipe
 
 TEMPERATURES = (0.6, 1.6)
 """Where `calibrate` looks."""
-SHARPNESS = (0.0, *(2 ** (each / 2) for each in range(13)))
-"""What `recall` tries, from 0 and 1 to 64; and as shares all hundredths below 1."""
 
 
 class Figures(NamedTuple):
@@ -39,14 +36,6 @@ class Calibrated(NamedTuple):
     metric: str
     seeds: tuple[int, ...]
     temperatures: list[float]
-    values: list[float]
-
-
-class Recalled(NamedTuple):
-    metric: str
-    seeds: tuple[int, ...]
-    sharpness: list[float]
-    shares: list[float]
     values: list[float]
 
 
@@ -109,49 +98,9 @@ def calibrate(
     return Calibrated(task.metric, recipe.seeds, (1 / sharpness).tolist(), found.exp().tolist())
 
 
-def recall(
-    run: Path,
-    window: int,
-    *,
-    split: str = "test",
-    which: str = "best",
-    max_depth: int | None = None,
-    batch: int | None = None,
-    device: str | None = None,
-    temperatures: Sequence[float] | None = None,
-) -> Recalled:
-    """Each member's perplexity if a share of what it expects is what followed like states among the last `window`
-    words: see `Recall`. That share, and how alike states must be, are those that expect validation data best. With
-    `temperatures`, one a member, as `calibrate` finds them, its logits are divided by them first.
-
-    Validation data are read in as many columns as in training, unless `batch` says another number.
-    """
-    check_of_text(run)
-    positive_int("window", window)
-    recipe, task, values = _read(run, which, device)
-    own, known = _split(recipe, split), _split(recipe, "validation")
-    task.ensemble.load(values)
-    size = task.ensemble.size
-    warmth = torch.tensor([1.0] * size if temperatures is None else temperatures, dtype=torch.float64)
-    side = recipe.optimisation.batch_size if batch is None else _columns(batch)
-    grid = torch.tensor(SHARPNESS, dtype=torch.float64).expand(size, -1)
-    likely, again = _recalled(recipe, task, known, side, max_depth, window, grid, warmth)
-    shares = torch.arange(100, dtype=torch.float64) / 100
-    losses = [-((1 - share) * likely + share * again).log().mean(-1) for share in shares]  # of (K, M)
-    best = torch.cat(losses).nan_to_num(math.inf).argmin(0)  # (M,)
-    share, sharpness = shares[best // len(SHARPNESS)], grid[0][best % len(SHARPNESS)]
-    chosen = sharpness.unsqueeze(-1)
-    likely, again = _recalled(recipe, task, own, _columns(batch), max_depth, window, chosen, warmth)
-    found = -((1 - share).unsqueeze(-1) * likely + share.unsqueeze(-1) * again[0]).log().mean(-1)
-    found[~torch.tensor(_trained(run, which))] = math.nan
-    for each in (share, sharpness):
-        each[found.isnan()] = math.nan
-    return Recalled(task.metric, recipe.seeds, sharpness.tolist(), share.tolist(), found.exp().tolist())
-
-
 def check_of_text(run: Path) -> None:
     if not isinstance(RunFolder(run).recipe().data, LanguageData):
-        raise ValueError(f"only language models are calibrated or given a cache, and {run} is none")
+        raise ValueError(f"only language models are calibrated, and {run} is not one")
 
 
 def check_trained(run: Path, which: str) -> None:
@@ -239,7 +188,7 @@ def _chances(
 ) -> Tensor:
     """What the members that are `counted`, (M,), gave each token that came, summed over them, (N,)."""
     found = []
-    for logits, wanted, _ in _readings(recipe, task, split, batch, max_depth):
+    for logits, wanted in _readings(recipe, task, split, batch, max_depth):
         likely = logits.double().log_softmax(-1).gather(-1, wanted)
         found.append(likely[counted.to(likely.device)].exp().sum(0).flatten())
     return torch.cat(found)
@@ -251,38 +200,13 @@ def _losses(
 ) -> Tensor:
     """Mean cross-entropy of each member if its logits are multiplied by each of its `sharpness`, (M, K)."""
     sums, count = torch.zeros_like(sharpness), 0
-    for logits, wanted, _ in _readings(recipe, task, split, batch, max_depth):
+    for logits, wanted in _readings(recipe, task, split, batch, max_depth):
         right = logits.gather(-1, wanted).double().flatten(1)  # (M, tokens)
         count += right.size(1)
         for each, factor in enumerate(sharpness.t().to(logits)):  # all at once would be K times the logits
             whole = (logits * factor.view(-1, *[1] * (logits.dim() - 1))).logsumexp(-1).double().flatten(1)
             sums[:, each] += (whole - right * factor.double().unsqueeze(-1)).sum(1).cpu()
     return sums / count
-
-
-@torch.no_grad()
-def _recalled(
-    recipe: Recipe,
-    task: Task,
-    split: Split,
-    batch: int | None,
-    max_depth: int | None,
-    window: int,
-    sharpness: Tensor,
-    warmth: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """What each member, at its temperature, gives each token that came, (M, N), and what its memory gives it by
-    each of its `sharpness`, (K, M, N); where there is nothing to remember yet, as much."""
-    cache = Recall(window, sharpness)
-    known, recalled = [], []
-    for logits, wanted, out in _readings(recipe, task, split, batch, max_depth):
-        cooled = logits.double() / warmth.to(logits.device).view(-1, *[1] * (logits.dim() - 1))
-        likely = cooled.log_softmax(-1).gather(-1, wanted).squeeze(-1).exp()  # (M, B, T)
-        again = cache(out.to(task.ensemble.stacked[0].dtype), wanted.squeeze(-1)).double()
-        again[..., :1] = torch.where(again[..., :1].isnan(), likely[..., :1], again[..., :1])
-        known.append(likely.flatten(1).cpu())
-        recalled.append(again.flatten(2).cpu())
-    return torch.cat(known, -1), torch.cat(recalled, -1)
 
 
 def _lowest(grid: Tensor, losses: Tensor) -> Tensor:
@@ -297,17 +221,16 @@ def _lowest(grid: Tensor, losses: Tensor) -> Tensor:
 
 def _readings(
     recipe: Recipe, task: Task, split: Split, batch: int | None, max_depth: int | None
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """What the members expect, part by part of a text, (M, B, T, V), what came, (M, B, T, 1), and what their
-    networks put out, (M, B, T, H)."""
+) -> Iterator[tuple[Tensor, Tensor]]:
+    """The members' logits, part by part of a text, (M, B, T, V), and what came, (M, B, T, 1)."""
     task.eval()
     task.carried = None
     for x, target, _ in final_parts(recipe, split, batch):
         inputs, wanted = (each.to(task.device).expand(task.ensemble.size, *each.shape) for each in (x, target))
         with precision(recipe, task.device):
-            outcome, out, _ = task.ensemble.watched(inputs, task.carried, None, max_depth=max_depth)
+            outcome = task.ensemble(inputs, task.carried, max_depth=max_depth)
         task.carry(outcome.state)
-        yield outcome.prediction, wanted.unsqueeze(-1), out
+        yield outcome.prediction, wanted.unsqueeze(-1)
 
 
 def _read(run: Path, which: str, device: str | None) -> tuple[Recipe, Task, dict[str, Tensor]]:

@@ -7,10 +7,11 @@ import math
 import os
 import signal
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from safetensors.torch import save
 
 from ..data.language import LanguageData
 from ..data.splits import Split, Splits
-from ..files import replacing, write_json
+from ..data.vocabulary import Vocabulary
+from ..files import RunError, read_json, replacing, write_json
+from ..loading import best_member, read_values
 from ..models import ELASTIC, LanguageModel, SequenceModel
 from .batches import Batches, Parts
 from .callbacks import History, Saving
@@ -78,6 +81,8 @@ def _train(
     if isinstance(recipe.data, LanguageData):
         recipe.data.check_trained_on(run.path)
     task = make_task(recipe)
+    if recipe.init is not None and not run.checkpoint.exists():
+        start_from(task, recipe)
     if recipe.hardware.precision == "64-true":
         task.double()  # now, since Lightning does it after it has read a state, which would then be rounded
     if isinstance(recipe.data, LanguageData) and first_process():
@@ -103,6 +108,71 @@ def _train(
     return result
 
 
+def start_from(task: Task, recipe: Recipe) -> None:
+    """Loads the weights of the run that `recipe.init` names. Of the recurrent layers all must fit; a head or an
+    embedding of another size keeps its initial values, with a warning."""
+    assert recipe.init is not None
+    folder = Path(recipe.init)
+    about, values = read_json(folder / "model.json"), read_values(folder / "best.safetensors")
+    _check_same_words(recipe, folder)
+    own = task.ensemble.values()
+    fits = {name for name in own if name in values and own[name].shape[1:] == values[name].shape[1:]}
+    if wrong := [name for name in sorted({*own, *values} - fits) if name.startswith("body.")]:
+        raise RunError(f"the recurrent layers of {folder} are of another form: {', '.join(wrong)} do not fit")
+    if fresh := sorted(set(own) - fits):
+        warnings.warn(f"{', '.join(fresh)} do not fit those of {folder} and start afresh", stacklevel=2)
+    members = [best_member(about, seed) for seed in recipe.seeds]
+    task.ensemble.load({name: values[name][members] if name in fits else own[name] for name in own})
+
+
+def _check_same_words(recipe: Recipe, folder: Path) -> None:
+    known = folder / "vocabulary.json"
+    language = isinstance(recipe.data, LanguageData)
+    if language != known.exists():
+        raise RunError(
+            f"{folder} is {'not ' if language else ''}a language model, and {recipe.name} is of the other kind"
+        )
+    if isinstance(recipe.data, LanguageData) and Vocabulary.load(known) != recipe.data.vocabulary():
+        raise RunError(f"{folder} has another vocabulary than the texts of {recipe.name}; train on the same words")
+
+
+def with_more_epochs(folder: str | os.PathLike[str], epochs: int) -> Recipe:
+    """The recipe of a run with more `epochs`, from here on the run's own: `train` then resumes it and ends with
+    the bits of a training of that length. Only where the learning rate does not depend on the number of epochs."""
+    run = RunFolder(folder)
+    recipe = run.recipe()
+    own = recipe.optimisation
+    if epochs == own.epochs:
+        return recipe
+    if epochs < own.epochs:
+        raise RunError(f"{run.path} is a training of {own.epochs} epochs: it cannot be made shorter, got {epochs}")
+    if own.schedule == "cosine" or own.warmup:
+        raise RunError(
+            f"{run.path} cannot be resumed with more epochs: its learning rate (schedule {own.schedule}, warmup "
+            f"{own.warmup}) depends on their number; start a new training from its weights with --init {run.path}"
+        )
+    changed = replace(recipe, optimisation=replace(own, epochs=epochs))
+    if not first_process():
+        return _once_written(run, changed)
+    with run:
+        if not run.checkpoint.exists() and (run.result.exists() or run.metrics.exists()):
+            raise RunError(f"{run.path} cannot be resumed: its last.ckpt is missing; train anew in another folder")
+        check(changed)
+        make_trainer(changed, None, [])
+        run.change(changed)
+    return changed
+
+
+def _once_written(run: RunFolder, changed: Recipe, patience: float = 600.0) -> Recipe:
+    """Other processes must not take the result of the shorter training for that of the longer one."""
+    until = time.monotonic() + patience
+    while run.recipe() != changed:
+        if time.monotonic() > until:
+            raise RunError(f"the first process has not changed {run.path} for {patience:.0f} seconds")
+        time.sleep(0.2)
+    return changed
+
+
 def interruptible(trainer: pl.Trainer, task: Task, data: Data, checkpoint: Path | None = None) -> None:
     """Lightning ends the process at Ctrl-C, deaf to a second one; whoever called may mean this call alone."""
     main = threading.current_thread() is threading.main_thread()
@@ -116,11 +186,10 @@ def interruptible(trainer: pl.Trainer, task: Task, data: Data, checkpoint: Path 
 
 
 def check(recipe: Recipe) -> None:
-    """That there is such a model, that its data are held out where it goes by them, and that a text is long enough
-    for its batches."""
+    """That there is such a model, and that a text is long enough for its batches."""
     make_model(recipe)
-    if recipe.optimisation.retreat and not len(recipe.data.load().validation.x):
-        raise ValueError("retreat goes by validation, and of these data none are held out for it")
+    if recipe.init is not None and not (Path(recipe.init) / "best.safetensors").exists():
+        raise RunError(f"{recipe.init} holds no trained model: it has no best.safetensors")
     if isinstance(recipe.data, LanguageData):
         Columns(recipe.data.load().train, recipe.optimisation.batch_size, recipe.data.steps)
 
@@ -134,8 +203,6 @@ def check_new(recipe: Recipe) -> None:
         raise ValueError("sum_steps is for language models")
     if recipe.network.pooling != "last" and recipe.data.task == "language":
         raise ValueError("pooling is for classes of whole sequences, not for language models")
-    if own.average_after is not None and not len(recipe.data.load().validation.x):
-        raise ValueError("average_after goes by validation, and of these data none are held out for it")
 
 
 def make_task(recipe: Recipe) -> Task:

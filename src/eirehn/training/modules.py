@@ -13,7 +13,6 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils._pytree import tree_map_only
 
-from ..cells.base import at_least_float32
 from ..data.splits import Split
 from ..models import Outcome
 from .averages import Averages
@@ -21,7 +20,6 @@ from .best import Best
 from .capture import Captured
 from .ensemble import Ensemble, Model
 from .optimisation import Optimisation
-from .retreats import Retreats
 
 
 class Task(pl.LightningModule):
@@ -49,8 +47,7 @@ class Task(pl.LightningModule):
         self.sums = torch.zeros(2, self.ensemble.size, dtype=torch.float64)  # this epoch's losses and sequences
         self.skipped = torch.zeros(self.ensemble.size, dtype=torch.float64)  # its steps without finite gradients
         self.stopped = torch.full((self.ensemble.size,), -1)  # the last epoch of a member that has stopped, or -1
-        self.averages = Averages(optimisation, list(self.ensemble.stacked))
-        self.retreats = Retreats(optimisation, self.ensemble.size)
+        self.averages = Averages(optimisation.average, list(self.ensemble.stacked))
 
     def carry(self, state: Any) -> None:
         """What the next batch starts from: nothing, unless a task reads on."""
@@ -89,7 +86,6 @@ class Task(pl.LightningModule):
         self.sums, self.skipped = self.sums.to(self.device), self.skipped.to(self.device)
         self.averages.place_like(list(self.ensemble.stacked))
         self.best.place_like(self.ensemble)
-        self.retreats.place(self.device)
         self.carried = tree_map_only(Tensor, lambda part: part.to(self.device), self.carried)
         self._set_rate()
         if self._can_capture():
@@ -120,7 +116,6 @@ class Task(pl.LightningModule):
             "stopped": self.stopped,
             "averages": self.averages.state_dict(),
             "best": self.best.state_dict(),
-            "retreats": self.retreats.state_dict(),
             "carried": self.carried,
         }
 
@@ -132,14 +127,11 @@ class Task(pl.LightningModule):
         self.stopped = state.get("stopped", self.stopped)
         self.averages.load_state_dict(state["averages"])
         self.best.load_state_dict(state["best"])
-        if "retreats" in state:  # trainings of before there were any do not ask for them
-            self.retreats.load_state_dict(state["retreats"])
 
     def on_train_epoch_start(self) -> None:
         self.sums.zero_()
         self.skipped.zero_()
         self.carried = None
-        self.averages.start_epoch(self.current_epoch)
 
     def training_step(self, batch: tuple[Any, ...], batch_index: int) -> Tensor | None:
         if self.optimisation.early:
@@ -155,7 +147,9 @@ class Task(pl.LightningModule):
         target: Tensor = batch[1]
         lengths: Tensor | None = batch[2] if len(batch) > 3 else None  # (M, B)
         share: float = batch[-1]
-        outcome, besides = self._outcome(x, target, lengths)
+        known = {"target": target} if self.by_target else {}
+        options: dict[str, Any] = {"max_depth": self.stop, "with_cost": self.optimisation.price > 0, **known}
+        outcome = self.ensemble(x, self.carried, lengths=lengths, **options)
         self.carry(outcome.state)
         errors = self.errors(outcome.prediction, target)  # (M,)
         rows = x.size(1) if share > 0 else 0  # a process that only takes part does not count
@@ -163,37 +157,14 @@ class Task(pl.LightningModule):
             self.sums += torch.stack([errors.double() * rows, torch.full_like(self.sums[1], rows)])
         if outcome.cost is not None:
             errors = errors + self.optimisation.price * mean_over_steps(outcome.cost, lengths)
-        if besides is not None:
-            errors = errors + besides
         # A member's gradient comes from its own summand alone, so the sum trains each as if alone.
         return errors.sum() * (share * self.scale(target))
-
-    def _outcome(self, x: Tensor, target: Tensor, lengths: Tensor | None) -> tuple[Outcome, Tensor | None]:
-        """What the members make of a batch, and what each is to lower besides its error and its depth, (M,)."""
-        own = self.optimisation
-        options: dict[str, Any] = {"max_depth": self.stop, "with_cost": own.price > 0}
-        if not (self.by_target or own.calms):
-            return self.ensemble(x, self.carried, lengths=lengths, **options), None
-        wanted = target if self.by_target else None
-        outcome, out, loss = self.ensemble.watched(x, self.carried, wanted, margin=own.margin, **options)
-        besides: list[Tensor] = []
-        if own.calms:
-            out = at_least_float32(out)  # (M, B, T, H)
-            besides.append(own.activation_penalty * out.square().flatten(1).mean(1))
-        if own.calms and out.size(2) > 1:  # of one step there is no change, and a mean of none is NaN
-            besides.append(own.temporal_penalty * (out[:, :, 1:] - out[:, :, :-1]).square().flatten(1).mean(1))
-        if own.pointer_loss:
-            assert loss is not None
-            besides.append(own.pointer_loss * loss.flatten(1).mean(1))
-        return outcome, torch.stack(besides).sum(0) if besides else None
 
     def configure_gradient_clipping(self, *_: Any, **__: Any) -> None:
         if self.optimisation.penalty:
             self.ensemble.add_penalty(self.optimisation.penalty)
         if self.optimisation.clip is not None:
             self.skipped += self.ensemble.clip_gradients(self.optimisation.clip)
-        if self.retreats:
-            self.ensemble.scale_gradients(self.retreats.share)
 
     def optimizer_step(self, epoch: int, batch_index: int, optimizer: Any, closure: Any = None) -> None:
         with self._stopped_held():
@@ -202,8 +173,7 @@ class Task(pl.LightningModule):
             else:
                 closure()  # calls training_step, and has no loss to go back from
                 self.captured(self._batch)
-            if self.captured is None or not self.captured.averages:
-                self.averages.update(list(self.ensemble.stacked))
+            self.averages.update(list(self.ensemble.stacked))
 
     @contextmanager
     def _stopped_held(self) -> Iterator[None]:
@@ -279,34 +249,17 @@ class Task(pl.LightningModule):
         stopped = (self.stopped >= 0).to(metric.device)
         score = (self.sign * metric).masked_fill(stopped, torch.nan)
         self.best.consider(score, self.current_epoch, self.ensemble)
-        # An average, or a temperature, may do well when what is trained has been lost for epochs.
-        loss = self.latest["train_loss"] if self.averages or calibration else None
-        lost = self.retreats.lost(score, self.best.score, loss, self.figure) & ~stopped if self.retreats else None
-        self.averages.consider(score, lost)
         if calibration:
             self.calibrate(torch.stack(calibration))
         self.averages.swap(list(self.ensemble.stacked))
-        if lost is not None:
-            self._retreat(lost)
-        self._stop_unstable(lost)
+        self._stop_unstable()
 
-    def _stop_unstable(self, back: Tensor | None = None) -> None:
-        """Members none of whose steps in this epoch could be taken, or whose values are not finite, stop here, but
-        for those that have gone `back`, (M,)."""
+    def _stop_unstable(self) -> None:
+        """Members none of whose steps in this epoch could be taken, or whose values are not finite, stop here."""
         broken = self.skipped >= self.trainer.num_training_batches  # (M,)
         for value in self.ensemble.stacked:
             broken = broken | ~value.reshape(len(value), -1).isfinite().all(1)
-        if back is not None:
-            broken = broken & ~back
         self.stopped[broken.cpu() & (self.stopped < 0)] = self.current_epoch
-
-    def _retreat(self, lost: Tensor) -> None:
-        """Members that are lost, (M,), go back to their best epoch, and on more slowly."""
-        for name, value in self.ensemble.values().items():
-            value[lost] = self.best.values[name][lost]
-        self.averages.begin_anew(lost, list(self.ensemble.stacked))
-        self.retreats.slow(lost)
-        self.latest["share_of_rate"] = self.retreats.share.clone()
 
     @torch.no_grad()
     def on_train_batch_end(self, *_: Any) -> None:

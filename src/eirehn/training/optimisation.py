@@ -32,7 +32,7 @@ class Optimisation:
     """The largest learning rate of the schedule."""
     recurrent_rate: float = 1.0
     """Factor on the learning rate of the recurrent layers, beside embedding and head: weights that all inner steps
-    share learn from each, and move all of them. A language model's gated map of their outputs has it, too."""
+    share learn from each, and move all of them."""
     schedule: str = "constant"
     """constant; cosine: down to zero over the whole training; or decay: divided once an epoch."""
     decay: float = 1.02
@@ -41,8 +41,6 @@ class Optimisation:
     """The first epoch, counted from 0, whose learning rate has been divided."""
     warmup: float = 0.0
     """Share of all steps over which the learning rate rises to its largest."""
-    cooldown: float = 0.0
-    """Share of all steps, the last ones, over which the learning rate besides falls to zero in a straight line."""
     beta1: float = 0.9
     """The first decay of adam, adamw and soap; at 0 adam is RMSprop, with its bias corrected."""
     beta2: float = 0.999
@@ -60,16 +58,6 @@ class Optimisation:
     early: float = 0.0
     """Share of the training steps that stop the network after fewer inner steps than max_depth: after r of them r
     times as often as after one. So it is of use whenever it is stopped."""
-    pointer_loss: float = 0.0
-    """Language models with a pointer: this much of the pointer's own loss is added (Merity et al. 2016)."""
-    activation_penalty: float = 0.0
-    """Language models: this much times the mean square of what the network puts out is added to the loss (AR)."""
-    temporal_penalty: float = 0.0
-    """Language models: and this much times that of its change from step to step (TAR; both Merity et al. 2017)."""
-    margin: float = 0.0
-    """Language models without a pointer or a mixture: each word is learned as if what tells it apart had been moved
-    by this share of its length to where it is told worst (adversarial softmax, Wang et al. 2019); the training loss
-    is of that."""
     shift: bool = False
     """Language models: each epoch begins at another place of the text, so that other words stand side by side."""
     smoothing: float = 0.0
@@ -77,15 +65,6 @@ class Optimisation:
     average: float = 0.0
     """Decay per step of the running average of the weights that is validated and kept, n / (n + 9) at step n where
     that is less; 0 keeps the weights."""
-    average_from: int | None = None
-    """The epoch, counted from 0, from which on the plain average of the weights is validated and kept (ASGD)."""
-    average_after: int | None = None
-    """Begin that average once an epoch is no better than the best of all but this many before it (NT-ASGD)."""
-    retreat: float = 0.0
-    """After an epoch that is worse than the best one by this factor, such as 1.1, go back to that, and on at half
-    the rate; 0 never does. Where weights are averaged, or the network is calibrated, also after one whose training
-    loss (of a language model: the perplexity in training) is larger than the least by it. For sgd without
-    weight_decay, and where some data are held out for validation."""
 
     def __post_init__(self) -> None:
         positive_int("epochs", self.epochs)
@@ -99,37 +78,17 @@ class Optimisation:
         finite("weight_decay", self.weight_decay, least=0.0)
         finite("price", self.price, least=0.0)
         finite("penalty", self.penalty, least=0.0)
-        finite("pointer_loss", self.pointer_loss, least=0.0)
-        finite("activation_penalty", self.activation_penalty, least=0.0)
-        finite("temporal_penalty", self.temporal_penalty, least=0.0)
         finite("decay", self.decay, above=0.0)
         boolean("sum_steps", self.sum_steps)
         boolean("shift", self.shift)
         _count("decay_from", self.decay_from)
-        for name in ("average_from", "average_after"):
-            if getattr(self, name) is not None:
-                _count(name, getattr(self, name))
         if self.schedule == "decay" and max(0, self.epochs - self.decay_from) * -math.log10(self.decay) > 300:
             raise ValueError(f"decay {self.decay} makes the rate grow beyond all numbers in {self.epochs} epochs")
-        if self.average and self.averages_evenly:
-            raise ValueError("average is a running average; average_from and average_after are for a plain one")
         if self.clip is not None:
             finite("clip", self.clip, above=0.0)
-        finite("retreat", self.retreat, least=0.0)
-        if self.retreat:
-            self._check_retreat()
-        for name in ("warmup", "cooldown", "beta1", "beta2", "average", "smoothing", "early", "margin"):
+        for name in ("warmup", "beta1", "beta2", "average", "smoothing", "early"):
             if not finite(name, getattr(self, name)) >= 0 or getattr(self, name) >= 1:
                 raise ValueError(f"{name} must be at least 0 and below 1, got {getattr(self, name)}")
-
-    def _check_retreat(self) -> None:
-        if self.retreat <= 1:
-            raise ValueError(f"retreat must be 0 or above 1, got {self.retreat}")
-        # Other optimisers remember gradients from beyond the best epoch, and their steps are no multiples of them.
-        if self.optimizer != "sgd":
-            raise ValueError(f"retreat is for the optimizer sgd, got {self.optimizer}")
-        if self.weight_decay:
-            raise ValueError(f"retreat needs a weight_decay of 0 (penalty does the same), got {self.weight_decay}")
 
     def stop(self, step: int, max_depth: int) -> int | None:
         """After how many inner steps training step `step`, counted from 0, stops the network; None: it goes on to
@@ -139,15 +98,6 @@ class Optimisation:
             return None
         fewer = range(1, max_depth)
         return draw.choices(fewer, fewer)[0]
-
-    @property
-    def calms(self) -> bool:
-        """Whether what a network puts out has a price."""
-        return self.activation_penalty > 0 or self.temporal_penalty > 0
-
-    @property
-    def averages_evenly(self) -> bool:
-        return self.average_from is not None or self.average_after is not None
 
     def make(
         self, parameters: Iterable[nn.Parameter], recurrent: Iterable[nn.Parameter] = ()
@@ -172,13 +122,8 @@ class Optimisation:
         """The factor on the learning rate at each of `steps` steps."""
         warm = int(self.warmup * steps)
         an_epoch = max(1, steps // self.epochs)
-        cool = int(self.cooldown * steps)
 
         def factor(step: int) -> float:
-            left = max(0, steps - step)
-            return scheduled(step) * (left / cool if left < cool else 1.0)
-
-        def scheduled(step: int) -> float:
             if step < warm:
                 return (step + 1) / (warm + 1)
             if self.schedule == "constant":

@@ -61,6 +61,9 @@ class Recipe:
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
     """One member for each: its initial values and the order of its data."""
     hardware: Hardware = field(default_factory=Hardware)
+    init: str | None = None
+    """Folder of a trained run whose best weights the training starts from, with a fresh optimiser: each seed from
+    the same seed of that run, or from the best one where it has no such seed."""
 
     def __post_init__(self) -> None:
         if not self.name.strip() or "/" in self.name:
@@ -69,22 +72,12 @@ class Recipe:
             raise ValueError(f"seeds must be different from each other, got {list(self.seeds)}")
         if not all(isinstance(seed, int) and 0 <= seed < 2**32 for seed in self.seeds):
             raise ValueError(f"seeds must be integers of at least 0 and below 2**32, got {list(self.seeds)}")
-        if self.optimisation.pointer_loss and not (self.network.pointer and self.data.task == "language"):
-            raise ValueError("optimisation.pointer_loss is for language models with network.pointer")
-        plain = self.network.pointer == 0 and self.network.mixture == 1
-        if self.optimisation.margin and not (plain and self.data.task == "language"):
-            raise ValueError("optimisation.margin is for language models without network.pointer or .mixture")
         if self.optimisation.early and (self.network.kind in SHALLOW or self.network.max_depth == 1):
             raise ValueError("early is for networks of several inner steps, which can be stopped")
-        if self.optimisation.retreat and self.data.task == "classification":
-            # Of few cases to validate on, one more that is told wrongly is a large share of all.
-            raise ValueError("optimisation.retreat is not for classification, whose accuracy goes up and down")
         if self.optimisation.smoothing and self.data.task != "classification":
             raise ValueError("optimisation.smoothing is for classification")
         if self.optimisation.shift and self.data.task != "language":
             raise ValueError("optimisation.shift is for language models")
-        if self.optimisation.calms and self.data.task != "language":
-            raise ValueError("optimisation.activation_penalty and temporal_penalty are for language models")
 
     def to_dict(self) -> dict[str, Any]:
         content = dataclasses.asdict(self)

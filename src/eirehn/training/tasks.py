@@ -75,13 +75,9 @@ class LanguageModelling(Task):
 
     def __init__(self, members: Sequence[Model], optimisation: Optimisation) -> None:
         super().__init__(members, optimisation)
-        self.by_target = getattr(members[0], "by_target", False) or optimisation.margin > 0
+        self.by_target = getattr(members[0], "pointer", None) is not None
         names = self.ensemble.names
         self.temperature_at = names.index("temperature") if "temperature" in names else None
-        if optimisation.pointer_loss and getattr(members[0], "pointer", None) is None:
-            raise ValueError("pointer_loss is of a pointer, and these models have none")
-        if optimisation.margin and getattr(members[0], "by_target", False):
-            raise ValueError("margin is for models without a pointer or a mixture")
 
     def carry(self, state: Any) -> None:
         self.carried = tree_map(Tensor.detach, state)

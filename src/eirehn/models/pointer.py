@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from .cells.base import at_least_float32, fill_uniform
-from .checks import positive_int
+from ..cells.base import at_least_float32, fill_uniform
+from ..checks import positive_int
 
 
 class Memory(NamedTuple):
@@ -21,11 +21,7 @@ class Memory(NamedTuple):
 class PointerSentinel(nn.Module):
     """`p(w) = g p_vocab(w) + Σ_{i: w_i = w} a_i` over the last `window` words, the present one among them, with
     `[a; g] = softmax([q · h_i; q · s])`, `q = tanh(W h + b)`, and a learned sentinel s, whose share g is left to
-    the vocabulary.
-
-    What trains all of it is the cross-entropy of p. The authors also write down a loss of the pointer's own,
-    `−log(g + Σ_{i: w_i = w} a_i)` for the word w that came: it is to point at w, wherever that stands, or to leave
-    the word to the vocabulary, which of the two is all the same."""
+    the vocabulary. It is trained by the cross-entropy of p alone."""
 
     def __init__(self, hidden_size: int, window: int, bound: float = 0.1) -> None:
         super().__init__()
@@ -43,12 +39,11 @@ class PointerSentinel(nn.Module):
         target: Tensor | None = None,
         *,
         asking: Tensor | None = None,
-    ) -> tuple[Tensor, Memory, Tensor | None]:
-        """Logarithms of p, (B, T, V), for outputs (B, T, H) at `tokens` (B, T); and what to point at next.
+    ) -> tuple[Tensor, Memory]:
+        """Log-probabilities, (B, T, V), for outputs (B, T, H) at `tokens` (B, T); and what to point at next.
 
-        Where it is known what came, `target` (B, T), p is of that alone, (B, T), which takes less time, and there
-        is the pointer's own loss, (B, T). Where `asking` is given, (B, T, H), the queries are of that and not of
-        `out`, which is then only pointed at."""
+        With a `target`, (B, T), they are of the target alone, (B, T), which is faster. Where `asking` is given,
+        (B, T, H), the queries are of that and not of `out`, which is then only pointed at."""
         memory = self.empty(out) if memory is None else Memory(*memory)
         keys = torch.cat([memory.outputs.to(out.dtype), out], 1)  # (B, L + T, H)
         words = torch.cat([memory.words, tokens], 1)  # (B, L + T)
@@ -60,11 +55,11 @@ class PointerSentinel(nn.Module):
         logits = at_least_float32(logits)
         if target is None:
             places = words.clamp(min=0).unsqueeze(1).expand_as(pointed)
-            return _log((left * logits.softmax(-1)).scatter_add(-1, places, pointed)), memory, None
+            return _log((left * logits.softmax(-1)).scatter_add(-1, places, pointed)), memory
         left, wanted = left.squeeze(-1), target.unsqueeze(-1)
         found = (pointed * (words.unsqueeze(1) == wanted)).sum(-1)  # (B, T)
         vocabulary = logits.log_softmax(-1).gather(-1, wanted).squeeze(-1).exp()
-        return _log(left * vocabulary + found), memory, -_log(left + found)
+        return _log(left * vocabulary + found), memory
 
     def empty(self, out: Tensor) -> Memory:
         words = out.new_full((out.size(0), self.window), -1, dtype=torch.int64)
