@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import math
 import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -13,15 +12,9 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.language import small_language_recipe, written
-from helpers.small import Sums
 
-import eirehn
 from eirehn.data.synthetic import SyntheticData
-from eirehn.models import LanguageModel, Network
-from eirehn.training.fit import train
-from eirehn.training.optimisation import Optimisation
-from eirehn.training.recipe import Hardware, Recipe
+from eirehn.training.recipe import Hardware
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 
@@ -60,17 +53,6 @@ def test_a_case_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     assert "no case ptb worst: there are best, best, one member" in capsys.readouterr().err
 
 
-def test_bases(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    module: Any = importlib.import_module("soap_bases")
-    best = module.synthetic.best()
-    tiny = replace(best, data=SyntheticData(train=100, validation=10, test=10), seeds=(0,))
-    tiny = replace(tiny, network=replace(tiny.network, hidden_size=2))
-    monkeypatch.setattr(module.synthetic, "best", lambda: tiny)
-    monkeypatch.setattr(module, "Hardware", lambda accelerator: Hardware("cpu"))
-    module.train("qr", 3)
-    assert "validation" in capsys.readouterr().out
-
-
 @pytest.mark.slow
 def test_an_epoch_of_har(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -84,76 +66,6 @@ def test_an_epoch_of_har(
     torch.set_num_threads(threads)
     assert json.loads((tmp_path / "found.json").read_text())["times"]["median"] > 0
     assert "wanted" in capsys.readouterr().out
-
-
-@pytest.fixture
-def small_treebank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its files with another text in them."""
-    (tmp_path / "ptb").mkdir()
-    for name, count in (("train", 90), ("valid", 40), ("test", 1)):
-        text = " a b c a b d \n a a b \n" * count
-        (tmp_path / "ptb" / f"ptb.{name}.txt").write_text(text)
-    monkeypatch.setenv("EIREHN_DATA_DIR", str(tmp_path))
-
-
-def test_how_far_gates_are_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By inner step and by word, as the layer's own cost has it."""
-    module: Any = importlib.import_module("gates")
-    recipe = small_language_recipe(written(tmp_path, train=300, test=100), epochs=1)
-    train(recipe, tmp_path / "run")
-    monkeypatch.setattr(sys, "argv", ["gates.py", str(tmp_path / "run"), "--json", str(tmp_path / "found.json")])
-    module.main()
-    found = json.loads((tmp_path / "found.json").read_text())
-    model = eirehn.load(tmp_path / "run").eval()
-    x = recipe.data.load().test.x.long()
-    cost = model.run(x, with_cost=True).cost[0, 0].detach()
-    assert sum(found["open_by_step"]) == pytest.approx(cost.mean().item(), abs=1e-3)
-    assert found["sum"]["most"] == pytest.approx(cost.max().item(), abs=1e-3)
-    assert len(found["shut_by_step"]) == recipe.network.max_depth
-    word, told = next(iter(found["words"].items()))
-    which = x[0] == int(model.tokens.encode([word])[0])
-    assert told["times"] == int(which.sum())
-    assert told["mean"] == pytest.approx(cost[which].mean().item(), abs=1e-3)
-    cell = model.body.cells[0]
-    with torch.no_grad():  # a quarter of the units are made to shut after one inner step, the others never
-        cell.b_a.fill_(-30.0)
-        cell.beta_hat.fill_(20.0)
-        cell.alpha_hat.fill_(-20.0)[:6] = 8.0
-    assert module.gates(model, x[0, :9])["shut_by_step"] == [0.0, 0.25]
-
-
-def test_states_that_draw_together() -> None:
-    """With weights of zero each inner step keeps 1 − ĝ of a state, whatever it reads."""
-    module: Any = importlib.import_module("search_text")
-    model = LanguageModel(Network("RHN", 5, max_depth=3), 7)
-    with torch.no_grad():
-        for name, value in model.named_parameters():
-            value.zero_()
-            if name.endswith(".b"):
-                value.view(-1, 2, 5)[:, 1] = -1.0  # the gate's half
-    expected = 3 * math.log(1 - 1 / (1 + math.e))
-    assert module.exponent(model, torch.arange(40) % 7) == pytest.approx(expected, rel=1e-5)
-
-
-def test_the_best_epoch_on_test_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    module: Any = importlib.import_module("har_peak")
-    recipe = Recipe(
-        "sums",
-        Network("RNN", 4),
-        Sums(),  # type: ignore[arg-type]
-        Optimisation(epochs=4, learning_rate=0.05),
-        seeds=(0, 1),
-        hardware=Hardware("cpu"),
-    )
-    monkeypatch.setattr(module, "find", lambda name: recipe)
-    monkeypatch.setattr(sys, "argv", ["har_peak.py", "any", "--json", str(tmp_path / "found.json")])
-    module.main()
-    (row,) = json.loads((tmp_path / "found.json").read_text())["rows"]
-    curves = row["accuracy_by_epoch"]
-    assert [len(curve) for curve in curves] == [4, 4]
-    assert row["best_epoch_on_test_data"]["mean"] == pytest.approx(sum(map(max, curves)) / 2, abs=1e-4)
-    done = train(recipe, tmp_path / "run")
-    assert row["last_epoch"]["mean"] == pytest.approx(sum(done["final_values"]) / 2)
 
 
 def test_stability(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
