@@ -122,15 +122,6 @@ def test_not_training_it_is_not_rounded() -> None:
     torch.testing.assert_close(outcome.prediction, exact, rtol=1e-5, atol=1e-6)  # bfloat16 is off by 1e-3
 
 
-def test_it_reads_a_copy_where_there_is_one() -> None:
-    """As a training on a GPU keeps it beside the weights."""
-    gated, h = GatedMap(4, 3, 1.0), torch.randn(2, 5, 4)
-    gated.weight.low = 2 * gated.weight.detach()  # type: ignore[attr-defined]  # see cells.base.lowered
-    other = GatedMap(4, 3, 1.0)
-    other.load_state_dict({"weight": 2 * gated.weight.detach(), "bias": gated.bias.detach()})
-    torch.testing.assert_close(gated(h), other(h))
-
-
 def test_no_sequence_at_all() -> None:
     model = make(Network("EIREHN", 6, max_depth=2, gated_output=True, embedding_size=4)).eval()
     assert model(torch.zeros(0, 3, dtype=torch.int64)).shape == (0, 3, 5)

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from .cells.base import fill_uniform, lowered
+from .cells.base import fill_uniform
 
 
 class GatedMap(nn.Module):
@@ -26,5 +26,5 @@ class GatedMap(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         rows = h.reshape(-1, h.size(-1))  # on a GPU the bias of a product of rows is added on the way
-        both = F.linear(rows, lowered(self.weight), self.bias)
+        both = F.linear(rows, self.weight, self.bias)
         return 2 * F.glu(both).view(*h.shape[:-1], both.size(-1) // 2)

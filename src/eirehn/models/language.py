@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..cells.base import at_least_float32, default_bound, fill_uniform, lowered
+from ..cells.base import at_least_float32, default_bound, fill_uniform
 from ..checks import positive_int
 from ..gating import GatedMap
 from ..mixture import MixtureOfSoftmaxes
@@ -151,18 +151,11 @@ class LanguageModel(nn.Module):
 
     def _told_apart(self, out: Tensor, weight: Tensor, target: Tensor | None, margin: float) -> Tensor:
         if self.mixture is None:
-            logits = self._product(out, weight)
+            logits = F.linear(out, weight, self.bias)
             return logits if target is None else with_margin(logits, out, weight, target, margin)
         drop = self._drop_latents if self.training else None
         chances: Tensor = self.mixture(out, weight, self.bias, target, drop=drop)
         return chances
-
-    def _product(self, out: Tensor, weight: Tensor) -> Tensor:
-        low = lowered(weight)
-        if low is weight:
-            return F.linear(out, weight, self.bias)
-        # On a GPU the bias of a product of rows is added on the way, that of one of sequences after it.
-        return F.linear(out.reshape(-1, out.size(-1)), low, self.bias).view(*out.shape[:-1], len(low))
 
     def _narrowed(self, out: Tensor) -> Tensor:
         if self.gated is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -12,7 +12,6 @@ from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 from .soap import FullSOAP
-from .update import FusedUpdate
 
 if TYPE_CHECKING:
     from .modules import Task
@@ -39,9 +38,7 @@ class Captured:
         self.task, self.optimizer = task, optimizer
         self.recorded: dict[Any, Recorded] = {}
         # float32 is what torch's optimisers read from the device, whatever the parameters are.
-        rates = torch.zeros(len(optimizer.param_groups) + 1, device=task.device)
-        *self.rates, self.taken = rates.unbind()  # of the groups, and what a running average takes of new values
-        self.update = FusedUpdate.of(task, optimizer, rates)
+        self.rates = torch.zeros(len(optimizer.param_groups), device=task.device).unbind()
         if isinstance(optimizer, FullSOAP):
             optimizer.recorded = True
 
@@ -50,19 +47,12 @@ class Captured:
         """For all that is not replayed: where a network keeps its autograd nodes, they must not meet another."""
         return torch.cuda.Stream(self.task.device)
 
-    @property
-    def averages(self) -> bool:
-        """Whether its steps keep the running average."""
-        return self.update is not None and self.update.averages
-
     def __call__(self, batch: Any) -> None:
         """One training step."""
         for rate, group in zip(self.rates, self.optimizer.param_groups, strict=True):
             rate.fill_(group["lr"])
         if isinstance(self.optimizer, FullSOAP):
             self.optimizer.before_step()
-        if self.averages:
-            self.taken.fill_(self.task.averages.next_share())
         self._step(batch)
         if isinstance(self.optimizer, FullSOAP):
             self.optimizer.after_step()
@@ -72,7 +62,6 @@ class Captured:
         form = (self.task.stop, structure, *map(_form, leaves))
         if form not in self.recorded:
             if len(self.recorded) == self.LIMIT:
-                self._refresh()
                 with self._beside():
                     self._compute(batch)
                 return
@@ -81,7 +70,6 @@ class Captured:
         for place, leaf in zip(given, leaves, strict=True):
             if isinstance(place, Tensor):
                 place.copy_(leaf)
-        self._refresh()
         graph.replay()
         self.task.carried = carried
 
@@ -91,7 +79,6 @@ class Captured:
         graph = torch.cuda.CUDAGraph()
         pool = next((each.graph.pool() for each in self.recorded.values()), None)
         self.task.carried = carried
-        self._refresh()
         with _unchanged(self.task, self.optimizer), self._beside():
             self._compute(batch)  # what is compiled or made at the first call must be there
         self.task.carried = carried
@@ -114,12 +101,8 @@ class Captured:
     def _compute(self, batch: Any, **options: Any) -> None:
         """What Lightning's loop does in pieces, without a word to the host."""
         task = self.task
-        copies = nullcontext() if self.update is None else self.update.copies()
-        with task.trainer.precision_plugin.train_step_context(), copies:
+        with task.trainer.precision_plugin.train_step_context():
             loss = task.loss(batch)
-        if self.update is not None:
-            self.update(loss)
-            return
         values = [value for value in task.parameters() if value.requires_grad]
         # Not backward(), which adds to the gradients on the stream where a value was first used.
         gradients = torch.autograd.grad(loss, values, allow_unused=True)
@@ -128,10 +111,6 @@ class Captured:
         task.configure_gradient_clipping()
         with self._options(fused=True, **options):
             self.optimizer.step()
-
-    def _refresh(self) -> None:
-        if self.update is not None:
-            self.update.refresh()
 
     @contextmanager
     def _options(self, **options: Any) -> Iterator[None]:

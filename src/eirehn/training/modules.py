@@ -202,8 +202,7 @@ class Task(pl.LightningModule):
             else:
                 closure()  # calls training_step, and has no loss to go back from
                 self.captured(self._batch)
-            if self.captured is None or not self.captured.averages:
-                self.averages.update(list(self.ensemble.stacked))
+            self.averages.update(list(self.ensemble.stacked))
 
     @contextmanager
     def _stopped_held(self) -> Iterator[None]:
