@@ -1,7 +1,18 @@
 """eirehn: recurrent networks with elastic depth, for PyTorch."""
 
-from .baselines import LSTM, RNN
-from .cells import ACTCell, EIREHNCell, RHNCell, SREHNCell, SRHNCell, depth_bound, elastic_gate, one_bias
+from .cells import (
+    GRU,
+    LSTM,
+    RNN,
+    ACTCell,
+    EIREHNCell,
+    RHNCell,
+    SREHNCell,
+    SRHNCell,
+    depth_bound,
+    elastic_gate,
+    one_bias,
+)
 from .checks import UnstableTraining
 from .layers import ACT, EIREHN, RHN, SREHN, SRHN
 from .loading import load
@@ -12,6 +23,7 @@ __version__ = "0.2.0.dev0"
 __all__ = [
     "ACT",
     "EIREHN",
+    "GRU",
     "LSTM",
     "RHN",
     "RNN",

@@ -26,7 +26,7 @@ from eirehn.training.evaluation import evaluate
 from eirehn.training.fit import make_task, train
 from eirehn.training.stability import UnstableTraining
 
-KINDS = ("RNN", "LSTM", "RHN", "SRHN", "SREHN", "EIREHN", "ACT")
+KINDS = ("RNN", "GRU", "LSTM", "RHN", "SRHN", "SREHN", "EIREHN", "ACT")
 
 
 @pytest.mark.parametrize("kind", quick("RHN", of=KINDS))

@@ -2,15 +2,17 @@
 
 from .act import ACTCell
 from .base import RecurrentCell
-from .baselines import one_bias
 from .eirehn import EIREHNCell
 from .gate import depth_bound, elastic_gate
-from .rhn import RHNCell
+from .lstm import GRU, LSTM, RNN, one_bias
+from .rhn import RHNCell, SRHNCell
 from .srehn import SREHNCell
-from .srhn import SRHNCell
 from .weight_update import WEIGHT_UPDATES
 
 __all__ = [
+    "GRU",
+    "LSTM",
+    "RNN",
     "WEIGHT_UPDATES",
     "ACTCell",
     "EIREHNCell",

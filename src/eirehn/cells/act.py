@@ -19,7 +19,7 @@ from .base import (
     product,
     stops_by_data,
 )
-from .baselines import one_bias
+from .lstm import one_bias
 
 CELLS: dict[str, Callable[..., nn.RNNCellBase]] = {"RNN": nn.RNNCell, "GRU": nn.GRUCell, "LSTM": nn.LSTMCell}
 
@@ -73,8 +73,9 @@ class ACTCell(RecurrentCell):
     def resolve_depth(self, max_depth: int | None) -> int:
         return self.max_depth if max_depth is None else positive_int("max_depth", max_depth)
 
-    def project(self, x: Tensor, *, low: bool = False) -> Tensor:
-        return product(x, self.cell.weight_ih[:, : self.input_size], self.cell.bias_ih, low=low)  # (…, G·H)
+    def project(self, x: Tensor, *, keep_half: bool = False) -> Tensor:
+        W_x = self.cell.weight_ih[:, : self.input_size]
+        return product(x, W_x, self.cell.bias_ih, keep_half=keep_half)  # (…, G·H)
 
     def transition(self, u: Tensor, state: Tensor, first: bool) -> Tensor:
         """`S(s, [x; flag])`, given what x contributes."""

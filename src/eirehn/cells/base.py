@@ -46,8 +46,8 @@ class RecurrentCell(nn.Module):
         # Wider than hidden_size where the state holds more than the output: the LSTM inside ACT.
         self.state_size = hidden_size if state_size is None else state_size
 
-    def project(self, x: Tensor, *, low: bool = False) -> Tensor:
-        """What the input contributes; `low` as in `product`."""
+    def project(self, x: Tensor, *, keep_half: bool = False) -> Tensor:
+        """What the input contributes; `keep_half` as in `product`."""
         raise NotImplementedError
 
     def constants(self) -> Constants:
@@ -121,18 +121,11 @@ class RecurrentCell(nn.Module):
         return results[0] if len(results) == 1 else tuple(results)
 
 
-def lowered(weight: Tensor) -> Tensor:
-    """The copy in half precision that a training under autocast keeps beside a weight as its `low`, where there is
-    one, so that it is not made anew at each step. Not for products that are repeated at each time step: gradients
-    of the copy add up in half precision."""
-    copy: Tensor = getattr(weight, "low", weight)
-    return copy
-
-
-def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, low: bool = False) -> Tensor:
-    """`W x + b`. Under autocast only the product runs in half precision; the state keeps the weights' dtype. `low`
-    reads a copy of the weights where there is one, and leaves what comes of it in half precision."""
-    return F.linear(x, lowered(weight), bias) if low else F.linear(x, weight, bias).to(weight.dtype)
+def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, keep_half: bool = False) -> Tensor:
+    """`W x + b`. Under autocast only the product runs in half precision; the state keeps the weights' dtype. With
+    `keep_half` the result stays in half precision."""
+    y = F.linear(x, weight, bias)
+    return y if keep_half else y.to(weight.dtype)
 
 
 def masked(h: Tensor, mask: Tensor | None) -> Tensor:

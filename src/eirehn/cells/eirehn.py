@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from ..checks import finite, positive_int
-from .base import Constants, Step, default_bound, fill_uniform, lowered, masked, product, residual_and_gate
+from .base import Constants, Step, default_bound, fill_uniform, masked, product, residual_and_gate
 from .gate import ElasticSteps
 from .srehn import SREHNCell
 from .weight_update import RENAMED, WEIGHT_UPDATES
@@ -136,8 +136,8 @@ class EIREHNCell(SREHNCell):
         if WEIGHT_UPDATES[self.weight_update] is None:
             return super().constants()
         # hyper_step for one vector; addmv costs a third of the general product, which counts for small networks.
-        pre = torch.addmv(torch.addmv(self.b_z, lowered(self.W_zh), self.s_0), lowered(self.W_zg), self.g_0)
-        z = torch.tanh(torch.addmv(pre, lowered(self.W_z), self.z_0)).to(self.b_z.dtype)
+        pre = torch.addmv(torch.addmv(self.b_z, self.W_zh, self.s_0), self.W_zg, self.g_0)
+        z = torch.tanh(torch.addmv(pre, self.W_z, self.z_0)).to(self.b_z.dtype)
         return super().constants()._replace(z=z)  # (Z,)
 
     def hyper_step(self, s: Tensor, g_hat: Tensor, z: Tensor) -> Tensor:

@@ -1,4 +1,5 @@
-"""RHN: the recurrent highway network of Zilly et al. (2016), with own weights for every inner step."""
+"""RHN and SRHN: the recurrent highway network of Zilly et al. (2016), with own weights for every inner step or with
+one set for all of them."""
 
 from __future__ import annotations
 
@@ -72,8 +73,8 @@ class RHNCell(RecurrentCell):
             raise ValueError(f"max_depth must not exceed the network's depth of {self.depth}, got {max_depth}")
         return max_depth
 
-    def project(self, x: Tensor, *, low: bool = False) -> Tensor:
-        return product(x, self.W_x, low=low)  # (…, 2H)
+    def project(self, x: Tensor, *, keep_half: bool = False) -> Tensor:
+        return product(x, self.W_x, keep_half=keep_half)  # (…, 2H)
 
     def step(
         self,
@@ -96,3 +97,13 @@ class RHNCell(RecurrentCell):
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}, depth={self.depth}"
+
+
+class SRHNCell(RHNCell):
+    """`[s; t]^r = [tanh; sigm](W_h h^{r-1} + [r=1] W_x x + b)`, `h^r = t ⊗ s + (1−t) ⊗ h^{r-1}`, r = 1 … depth."""
+
+    def _weight_sets(self) -> tuple[int, ...]:
+        return ()
+
+    def inner_weights(self, r: int) -> tuple[Tensor, Tensor]:
+        return self.W_h, self.b

@@ -99,9 +99,9 @@ class SREHNCell(RecurrentCell):
         """The paper's bound on the depth of each unit, `⌊log(β + e^α) / α⌋`, shape (H,)."""
         return depth_bound(*global_decay(self.alpha_hat.detach(), self.beta_hat.detach()))
 
-    def project(self, x: Tensor, *, low: bool = False) -> Tensor:
+    def project(self, x: Tensor, *, keep_half: bool = False) -> Tensor:
         """`W_x x` and `W_ax x + b_a`, side by side."""
-        parts = [product(x, self.W_x, low=low), product(x, self.W_ax, self.b_a, low=low)]
+        parts = [product(x, self.W_x, keep_half=keep_half), product(x, self.W_ax, self.b_a, keep_half=keep_half)]
         return torch.cat(parts, -1)  # (…, 3H)
 
     def local_decay(self, u: Tensor, h: Tensor, h_mask: Tensor | None = None) -> Tensor:

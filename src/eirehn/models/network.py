@@ -11,14 +11,16 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 from torch.utils._pytree import tree_map
 
-from ..baselines import LSTM, RNN, OneBias
+from ..cells import GRU, LSTM, RNN
 from ..cells.base import default_bound, fill_uniform
+from ..cells.lstm import OneBias
 from ..cells.weight_update import RENAMED
 from ..checks import boolean, positive_int, probability
 from ..layers import ACT, EIREHN, RHN, SREHN, SRHN
 
 LAYERS: dict[str, Callable[..., Any]] = {
     "RNN": RNN,
+    "GRU": GRU,
     "LSTM": LSTM,
     "RHN": RHN,
     "SRHN": SRHN,
@@ -27,7 +29,7 @@ LAYERS: dict[str, Callable[..., Any]] = {
     "ACT": ACT,
 }
 DEPTH_NAMES = {"RHN": "depth", "SRHN": "depth", "SREHN": "max_depth", "EIREHN": "max_depth", "ACT": "max_depth"}
-SHALLOW = ("RNN", "LSTM")
+SHALLOW = ("RNN", "GRU", "LSTM")
 FIXED = ("RHN", "SRHN")
 ELASTIC = ("SREHN", "EIREHN")
 POOLINGS = ("last", "mean")
@@ -45,7 +47,7 @@ class Network:
     """The recurrent network."""
 
     kind: str = "EIREHN"
-    """RNN, LSTM, RHN, SRHN, SREHN, EIREHN or ACT."""
+    """RNN, GRU, LSTM, RHN, SRHN, SREHN, EIREHN or ACT."""
     hidden_size: int = 20
     """Units of a layer."""
     num_layers: int = 1

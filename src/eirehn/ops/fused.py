@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ..cells import EIREHNCell, RecurrentCell, RHNCell, SREHNCell
-from ..cells.base import Constants, at_least_float32, lowered, traced, transformed
+from ..cells.base import Constants, at_least_float32, traced, transformed
 from . import implementations
 from .implementations import is_large
 from .operator import Weights, recurrence, recurrence_backward
@@ -59,7 +59,7 @@ def _by_operator(
     """`out` (N, H), `depth` (N,) and `cost` (N,)."""
     mixed = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
     half = x.is_cuda and mixed
-    u = cell.project(x, low=half)
+    u = cell.project(x, keep_half=half)
     weights = weights_of(cell, cell.constants())
     kind = cell.weight_update if isinstance(cell, EIREHNCell) else "none"
     options = (batch_sizes, kind, max_depth, reverse, backend)
@@ -122,20 +122,20 @@ class DirectRecurrence(torch.autograd.Function):
 def weights_of(cell: RecurrentCell, constants: Constants) -> Weights:
     """What the recurrence of `cell` depends on, besides its projected input."""
     if isinstance(cell, RHNCell):
-        return Weights(lowered(cell.W_h), cell.b)
+        return Weights(cell.W_h, cell.b)
     assert isinstance(cell, SREHNCell)
-    weights = Weights(lowered(cell.W_h), cell.b, lowered(cell.W_ah), constants.alpha, constants.beta)
+    weights = Weights(cell.W_h, cell.b, cell.W_ah, constants.alpha, constants.beta)
     if constants.z is None:
         return weights
     assert isinstance(cell, EIREHNCell)
     gated = "P_bar" in cell.parameter_names
     return weights._replace(
         z1=constants.z,
-        W_zs=torch.cat([lowered(cell.W_zh), lowered(cell.W_zg)], -1),
-        W_z=lowered(cell.W_z),
+        W_zs=torch.cat([cell.W_zh, cell.W_zg], -1),
+        W_z=cell.W_z,
         b_z=cell.b_z,
-        P=lowered(cell.P),
-        P_bar=lowered(cell.P_bar) if gated else None,
+        P=cell.P,
+        P_bar=cell.P_bar if gated else None,
         b_bar=cell.b_bar if gated else None,
     )
 

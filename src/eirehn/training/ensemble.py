@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 from torch.utils._pytree import tree_map, tree_map_only
 
+from ..cells.lstm import OneBias
 from ..models import LanguageModel, Outcome, SequenceModel
 
 Model = SequenceModel | LanguageModel
@@ -18,7 +19,8 @@ Model = SequenceModel | LanguageModel
 
 class Ensemble(nn.Module):
     """M models as one: each parameter is stacked along a leading axis, (M, …), and a call becomes one call of each
-    recurrence with an ensemble axis. Member m gives what it would give alone."""
+    recurrence with an ensemble axis; of torch's own RNN, GRU or LSTM, which vmap cannot run, one call a member.
+    Member m gives what it would give alone."""
 
     def __init__(self, members: Sequence[Model]) -> None:
         super().__init__()
@@ -53,13 +55,15 @@ class Ensemble(nn.Module):
 
     def _run(self, x: Tensor, hx: Any, target: Tensor | None, lengths: Tensor | None, **options: Any) -> Any:
         form = self._form[0].train(self.training)
+        by_torch = any(isinstance(module, OneBias) for module in form.modules())
         values = {f"model.{name}": value for name, value in zip(self.names, self.stacked, strict=True)}
-        if lengths is not None:
-            # One after the other: each member's batch is packed in a way of its own.
-            each = [self._alone(form, values, index, x, hx, None, lengths, options) for index in range(self.size)]
-            return tree_map(lambda *parts: torch.stack(parts), *each)
-        if self.size == 1:
-            return tree_map(lambda part: part[None], self._alone(form, values, 0, x, hx, target, None, options))
+        # One after the other where vmap cannot run the layers, or each member's batch is packed in its own way.
+        if self.size == 1 or lengths is not None or by_torch:
+            each = [
+                self._alone(form, own, index, x, hx, target, lengths, options)
+                for index, own in enumerate(_unstacked(values))
+            ]
+            return tree_map(lambda *parts: torch.stack(parts) if len(parts) > 1 else parts[0][None], *each)
         return vmap(
             lambda own, each, state, wanted: functional_call(form, own, (each, state, wanted), options),
             (0, 0, None if hx is None else 0, None if target is None else 0),
@@ -69,7 +73,7 @@ class Ensemble(nn.Module):
     def _alone(
         self,
         form: nn.Module,
-        values: Mapping[str, Tensor],
+        own: dict[str, Tensor],
         index: int,
         x: Tensor,
         hx: Any,
@@ -77,8 +81,6 @@ class Ensemble(nn.Module):
         lengths: Tensor | None,
         options: dict[str, Any],
     ) -> Any:
-        # The gradient of value[index] is a copy into zeros, which one member can do without.
-        own = {name: value.squeeze(0) if len(value) == 1 else value[index] for name, value in values.items()}
         given = tree_map_only(Tensor, lambda part: part[index], (x, hx, target))
         if lengths is not None:
             options = {**options, "lengths": lengths[index]}
@@ -131,6 +133,12 @@ class Ensemble(nn.Module):
         for gradient in gradients:  # zero times infinity is none
             gradient.masked_fill_(_beside(overflown, gradient), 0.0)
         return overflown
+
+
+def _unstacked(values: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
+    """Each member's values. The gradient of `unbind` is one copy of all, which a single member does without."""
+    parts = [[value.squeeze(0)] if len(value) == 1 else value.unbind() for value in values.values()]
+    return [dict(zip(values, own, strict=True)) for own in zip(*parts, strict=True)]
 
 
 def _beside(each: Tensor, stacked: Tensor) -> Tensor:

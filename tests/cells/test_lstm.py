@@ -1,25 +1,23 @@
-"""RNN and LSTM are torch's own, with one bias vector, and do what torch's do not: run under vmap."""
+"""RNN, GRU and LSTM are torch's own, with one bias vector."""
 
 import copy
 import pickle
 
 import pytest
 import torch
-from helpers.quick import quick
 from helpers.systems import joined, parts
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import nn
 from torch.func import functional_call, stack_module_state, vmap
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 from torch.utils.checkpoint import checkpoint
 
 import eirehn
 from eirehn.models import Network
-from eirehn.ops import baselines
 
-NAMES = ["RNN", "LSTM"]
+NAMES = ["RNN", "GRU", "LSTM"]
 names = st.sampled_from(NAMES)
 small = st.integers(1, 5)
 seeds = st.integers(0, 10**6)
@@ -37,21 +35,6 @@ def draw(layer, steps, batch, *, seed=1):
     states = [torch.randn(size, generator=generator, dtype=torch.float64) for _ in range(2)]
     x = torch.randn(steps, batch, layer.input_size, generator=generator, dtype=torch.float64)
     return x, tuple(states) if isinstance(layer, eirehn.LSTM) else states[0]
-
-
-def forced(layer):
-    """A layer's own steps, where torch's kernels could serve: a vmap over nothing."""
-
-    def call(x, hx):
-        def inner(_):
-            out, h_n = layer(x, hx)
-            return out.data if isinstance(out, PackedSequence) else out, h_n
-
-        out, h_n = vmap(inner)(torch.zeros(1))
-        first = tuple(part[0] for part in parts(h_n))
-        return out[0], first if isinstance(h_n, tuple) else first[0]
-
-    return call
 
 
 def gradients(results, layer, *inputs):
@@ -75,143 +58,19 @@ def test_outputs_states_and_gradients_are_those_of_torch(name, steps, batch, inp
         part.requires_grad_()
     lengths = [1 + (seed + 3 * k) % steps for k in range(batch)]
     found = []
-    for module, call in ((twin, twin), (layer, layer), (layer, forced(layer))):
+    for module in (twin, layer):
         given = pack_padded_sequence(x, lengths, enforce_sorted=False) if packed else x
-        out, h_n = call(given, h0)
+        out, h_n = module(given, h0)
         out = out.data if isinstance(out, PackedSequence) else out
         results = (out, *parts(h_n))
         trained = nn.Module()
         trained.parameters = lambda module=module: (p for p in module.parameters() if p.requires_grad)
         found.append((*results, *gradients(results, trained, x, *parts(h0))))
-    for other in found[1:]:
-        assert len(other) == len(found[0])
-        for ours, theirs in zip(other, found[0], strict=True):
-            close(ours, theirs)
+    for theirs, ours in zip(*found, strict=True):
+        close(ours, theirs)
 
 
-@pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("options", [{}, {"num_layers": 2, "bidirectional": True}], ids=["plain", "stacked"])
-@pytest.mark.parametrize("how", ["shared", "own", "packed", "batch_first"])
-def test_an_ensemble_under_vmap_is_a_loop_over_its_members(name, options, how):
-    members = [make(name, seed=seed, batch_first=how == "batch_first", **options) for seed in range(3)]
-    x, h0 = draw(members[0], 5, 4)
-    if how == "own":
-        x = torch.randn(3, *x.shape, dtype=x.dtype)
-    lengths = [2, 5, 1, 5]
-    if how == "batch_first":
-        x = x.transpose(0, 1)
-
-    def run(module, parameters, x):
-        given = pack_padded_sequence(x, lengths, enforce_sorted=False) if how == "packed" else x
-        out, h_n = functional_call(module, parameters, (given, h0))
-        return (pad_packed_sequence(out)[0] if how == "packed" else out, *parts(h_n))
-
-    parameters, _ = stack_module_state(members)
-    frame = copy.deepcopy(members[0]).to("meta")
-    if how == "packed":  # packing looks at values, so it is done before
-        packed = pack_padded_sequence(x, lengths, enforce_sorted=False)
-
-        def call(parameters, data):
-            out, h_n = functional_call(frame, parameters, (PackedSequence(data, *packed[1:]), h0))
-            return (out.data, *parts(h_n))
-
-        stacked = vmap(call, in_dims=(0, None))(parameters, packed.data)
-    else:
-        stacked = vmap(lambda p, x: run(frame, p, x), in_dims=(0, 0 if how == "own" else None))(parameters, x)
-    sum((part * torch.linspace(-1, 2, part[0].numel()).view(part[0].shape)).sum() for part in stacked).backward()
-    for index, member in enumerate(members):
-        out, h_n = member(packed if how == "packed" else x[index] if how == "own" else x, h0)
-        results = (out.data if how == "packed" else out, *parts(h_n))
-        for ours, theirs in zip(stacked, results, strict=True):
-            close(ours[index], theirs)
-        for key, grad in zip(parameters, gradients(results, member), strict=True):
-            close(parameters[key].grad[index], grad)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_gradients_inside_and_outside_of_vmap(name):
-    members = [make(name, seed=seed, num_layers=2) for seed in range(2)]
-    x, h0 = draw(members[0], 4, 3)
-    parameters, _ = stack_module_state(members)
-    frame = copy.deepcopy(members[0]).to("meta")
-
-    def loss(parameters):
-        return functional_call(frame, parameters, (x, h0))[0].square().sum()
-
-    inside = vmap(torch.func.grad(loss))(parameters)
-    outside = torch.func.grad(lambda p: vmap(loss)(p).sum())(parameters)
-    for index, member in enumerate(members):
-        member(x, h0)[0].square().sum().backward()
-        for key, parameter in member.named_parameters():
-            close(inside[key][index], parameter.grad)
-            close(outside[key][index], parameter.grad)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_vmap_within_vmap(name):
-    layer = make(name, bidirectional=True)
-    x, _ = draw(layer, 4, 6)
-    twice = vmap(vmap(lambda x: layer(x)[0]))(x.view(4, 2, 3, 1, 2).permute(1, 2, 0, 3, 4))  # (2, 3, 4, 1, 6)
-    close(twice.permute(2, 0, 1, 3, 4).reshape(4, 6, 6), layer(x)[0])
-
-
-FUNCTIONS = {"RNN": baselines.RNNRecurrence, "LSTM": baselines.LSTMRecurrence}
-
-
-@pytest.mark.parametrize("name", quick("RNN", of=NAMES))
-@pytest.mark.parametrize(
-    "sizes", [[2, 2, 2], pytest.param([3, 2, 2, 1], marks=pytest.mark.slow)], ids=["even", "ragged"]
-)
-@pytest.mark.parametrize("reverse", quick(True, of=[False, True]))
-def test_first_and_second_derivatives(name, sizes, reverse):
-    torch.manual_seed(0)
-    gates, count = (4, 2) if name == "LSTM" else (1, 1)
-
-    def normal(*size):
-        return torch.randn(size, dtype=torch.float64, requires_grad=True)
-
-    order = baselines.Order(sizes, reverse)
-    given = (
-        normal(2, sum(sizes), 3 * gates),
-        normal(2, 3 * gates, 3),
-        *(normal(2, sizes[0], 3) for _ in range(count)),
-    )
-
-    def states(u, W, *first):
-        return FUNCTIONS[name].apply(u, W, order, *first)[:count]
-
-    assert torch.autograd.gradcheck(states, given)
-    assert torch.autograd.gradgradcheck(states, given)
-    if name == "LSTM":
-        assert torch.autograd.gradcheck(lambda *given: states(*given)[1], given)  # of c alone
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_uninitialised_memory_is_never_read(name, monkeypatch):
-    layer = make(name, num_layers=2, bidirectional=True)
-    x, h0 = draw(layer, 4, 3)
-    expected = gradients(forced(layer)(x, h0)[:1], layer)
-    for function in ("empty", "empty_like"):
-        real = getattr(torch, function)
-        monkeypatch.setattr(torch, function, lambda *a, real=real, **k: real(*a, **k).fill_(torch.nan))
-    real_new = torch.Tensor.new_empty
-    monkeypatch.setattr(torch.Tensor, "new_empty", lambda *a, **k: real_new(*a, **k).fill_(torch.nan))
-    for ours, theirs in zip(gradients(forced(layer)(x, h0)[:1], layer), expected, strict=True):
-        assert torch.equal(ours, theirs)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_single_model_runs_torch_s_kernels(name, monkeypatch):
-    monkeypatch.setattr(baselines, "FUNCTIONS", {})
-    layer = make(name)
-    x, h0 = draw(layer, 4, 3)
-    layer(x, h0)
-    functional_call(layer, dict(make(name, seed=4).named_parameters()), (x, h0))
-    with pytest.raises(KeyError):
-        forced(layer)(x, h0)
-
-
-@pytest.mark.parametrize(("name", "hidden", "count"), [("RNN", 20, 502), ("LSTM", 20, 1882)])
+@pytest.mark.parametrize(("name", "hidden", "count"), [("RNN", 20, 502), ("GRU", 20, 1422), ("LSTM", 20, 1882)])
 def test_parameters_with_a_head_of_two(name, hidden, count):
     layer = make(name, 2, hidden)
     modules = (layer, nn.Linear(hidden, 2))
@@ -254,6 +113,11 @@ def test_weights_go_to_torch_and_back(name):
 def test_two_biases_add_up_to_one(name):
     torch.manual_seed(0)
     twin = getattr(nn, name)(2, 3, 2, bidirectional=True, dtype=torch.float64)
+    if name == "GRU":
+        with torch.no_grad():
+            for key, bias in twin.named_parameters():
+                if "bias_hh" in key:
+                    bias[6:] = 0.0
     given = {f"body.{key}": value.clone() for key, value in twin.state_dict().items()}
     model = nn.ModuleDict({"body": make(name, num_layers=2, bidirectional=True)})
     assert not any(model.load_state_dict(given))
@@ -265,6 +129,12 @@ def test_two_biases_add_up_to_one(name):
     missing, unexpected = model.load_state_dict(given, strict=False)
     assert missing == ["body.bias_ih_l0"]
     assert not unexpected
+
+
+def test_a_bias_inside_the_reset_gate_cannot_be_added():
+    torch.manual_seed(0)
+    with pytest.raises(RuntimeError, match=r"bias_hh_l0: GRU has one bias vector.* last third must be zero"):
+        make("GRU").load_state_dict(nn.GRU(2, 3, dtype=torch.float64).state_dict())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -311,15 +181,6 @@ def test_export_compilation_and_checkpointing(name):
     torch.compiler.reset()
     close(torch.compile(layer, backend="aot_eager")(x, h0)[0], expected)
     assert torch.equal(checkpoint(layer, x, h0, use_reentrant=False)[0], expected)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_dropout_between_the_layers_of_an_ensemble(name):
-    layer = make(name, num_layers=2, dropout=0.5)
-    x, _ = draw(layer, 4, 3)
-    calls = vmap(lambda _: layer(x)[0], randomness="different")(torch.zeros(2))
-    assert not torch.equal(calls[0], calls[1])
-    close(forced(layer.eval())(x, None)[0], layer(x)[0])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -401,23 +262,43 @@ def test_dropout_between_layers_of_a_network_is_not_left_to_cudnn(name, monkeypa
     assert len(dropped) == 2
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_function_transforms(name):
+    """torch.func.grad is torch's own, and vmap is refused in plain words."""
+    layer = make(name, num_layers=2)
+    x, h0 = draw(layer, 4, 3)
+    parameters = {key: value.detach() for key, value in layer.named_parameters()}
+    found = torch.func.grad(lambda own: functional_call(layer, own, (x, h0))[0].square().sum())(parameters)
+    layer(x, h0)[0].square().sum().backward()
+    for key, parameter in layer.named_parameters():
+        close(found[key], parameter.grad)
+    layers = [make(name, seed=seed) for seed in range(2)]
+    stacked, _ = stack_module_state(layers)
+    with pytest.raises(
+        RuntimeError, match=f"vmap cannot run {name}, which is torch's own: call one model at a time"
+    ):
+        vmap(lambda own: functional_call(layers[0], own, (x,)))(stacked)
+
+
+@pytest.mark.parametrize("name", ["GRU", "LSTM"])
 @pytest.mark.parametrize("there", [True, False], ids=["as it is", "a CPU without such instructions"])
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("options", [{}, {"num_layers": 2, "dropout": 0.5}], ids=["torch's", "layer by layer"])
-def test_autocast_on_any_cpu(options, dtype, there, monkeypatch):
+def test_autocast_on_any_cpu(name, options, dtype, there, monkeypatch):
     if not there:
-        monkeypatch.setattr("eirehn.baselines._autocasts", lambda: False)
-    layer = make("LSTM", **options, dtype=torch.float32).eval()
+        monkeypatch.setattr("eirehn.cells.lstm._autocasts", lambda: False)
+    layer = make(name, **options, dtype=torch.float32).eval()
     layer.layer_by_layer = True
     x, hx = draw(layer, 4, 3)
-    x, hx = x.float(), tuple(part.float() for part in hx)
+    x = x.float()
+    hx = tuple(part.float() for part in hx) if name == "LSTM" else hx.float()
     expected, _ = layer(x, hx)
     with torch.autocast("cpu", dtype):
-        out, (h_n, c_n) = layer(x.to(dtype), hx)
+        out, h_n = layer(x.to(dtype), hx)
         layer.train()(x, hx)[0].float().sum().backward()
     rounding = torch.finfo(dtype).eps
     torch.testing.assert_close(out.float(), expected, rtol=0, atol=4 * rounding)
-    assert h_n.shape == c_n.shape == hx[0].shape
+    assert joined(h_n).shape == joined(hx).shape
     assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
 
 
@@ -427,17 +308,14 @@ def test_unbatched(name):
     x, h0 = draw(layer, 4, 1)
     alone = tuple(part[:, 0] for part in parts(h0))
     alone = alone if name == "LSTM" else alone[0]
-    for call in (layer, forced(layer)):
-        out, h_n = call(x[:, 0], alone)
-        close(out, layer(x.transpose(0, 1), h0)[0][0])
-        assert joined(h_n).shape == joined(alone).shape
+    out, h_n = layer(x[:, 0], alone)
+    close(out, layer(x.transpose(0, 1), h0)[0][0])
+    assert joined(h_n).shape == joined(alone).shape
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("transformed", [False, True])
-def test_errors(name, transformed):
-    layer = make(name, num_layers=2)
-    call = forced(layer) if transformed else layer
+def test_errors(name):
+    call = make(name, num_layers=2)
 
     def zeros(*size, dtype=torch.float64):
         return torch.zeros(size, dtype=dtype)
@@ -481,6 +359,5 @@ def test_on_a_gpu(name):
     x = x.float().cuda()
     out = layer(x)[0]
     torch.testing.assert_close(out, layer.to_torch()(x)[0], rtol=0, atol=1e-6)
-    torch.testing.assert_close(forced(layer)(x, None)[0], out, rtol=0, atol=1e-5)
     out.sum().backward()
     assert all(parameter.grad is not None for parameter in layer.parameters())

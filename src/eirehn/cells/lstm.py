@@ -1,9 +1,9 @@
-"""torch's RNN and LSTM in the paper's form, with one bias vector, and able to run under vmap."""
+"""torch's own RNN, GRU and LSTM in the form the paper counts: one bias vector, where torch has two."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -11,14 +11,34 @@ from torch import _VF, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_map_only
 
-from .cells import one_bias
-from .cells.base import product
-from .checks import boolean, check_layer_input, check_layer_state, check_pair, floating, positive_int, probability
-from .sequences import Rows
+from ..checks import boolean, check_layer_input, check_layer_state, check_pair, floating, positive_int, probability
+
+Recurrent = TypeVar("Recurrent", bound=nn.RNNBase | nn.RNNCellBase)
+
+
+def one_bias(module: Recurrent) -> Recurrent:
+    """Sets the hidden-to-hidden biases of a torch RNN, GRU or LSTM (layer or cell) to zero and freezes them.
+
+    What is left to train has the paper's parameter count. `module.reset_parameters()` draws the frozen biases
+    anew: call `one_bias` again after it.
+
+    >>> lstm = one_bias(nn.LSTM(2, 20))
+    >>> sum(p.numel() for p in lstm.parameters() if p.requires_grad)
+    1840
+    """
+    if not isinstance(module, (nn.RNNBase, nn.RNNCellBase)):
+        raise TypeError(f"one_bias takes a torch RNN, GRU or LSTM, got: {type(module).__name__}")
+    if not module.bias:
+        raise ValueError("one_bias needs a module with biases, got one made with bias=False")
+    for name, parameter in module.named_parameters():
+        if name.startswith("bias_hh"):
+            nn.init.zeros_(parameter)
+            parameter.requires_grad_(False)
+    return module
 
 
 class OneBias(nn.RNNBase):
-    """What `RNN` and `LSTM` add to torch's: where torch has a second bias vector, they have a constant zero.
+    """What `RNN`, `GRU` and `LSTM` add to torch's: where torch has a second bias vector, they have a constant zero.
 
     `load_state_dict` takes torch's own too, and adds up its two biases.
     """
@@ -39,8 +59,8 @@ class OneBias(nn.RNNBase):
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(  # torch's RNN and LSTM name the mode themselves
-            positive_int("input_size", input_size),  # type: ignore[arg-type]  # so the first is no mode
+        super().__init__(  # torch's RNN, GRU and LSTM name the mode themselves
+            positive_int("input_size", input_size),  # type: ignore[arg-type]  # so the first is not a mode
             positive_int("hidden_size", hidden_size),
             positive_int("num_layers", num_layers),
             batch_first=boolean("batch_first", batch_first),
@@ -51,11 +71,8 @@ class OneBias(nn.RNNBase):
         )
 
     def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> Any:
-        """As torch's own, and by its kernels; under function transforms, which those have no rules for, by ours."""
+        """As torch's own, and by its kernels."""
         self._check(input, hx)
-        if torch._C._functorch.maybe_current_level() is not None:
-            rows = Rows.of(input, batch_first=self.batch_first)
-            return self._run(rows, self._initial_states(hx, rows))
         if self.mode == "LSTM" and isinstance(input, Tensor) and input.device.type == "cpu" and not _autocasts():
             with torch.autocast("cpu", enabled=False):
                 weight: Tensor = self.weight_ih_l0  # type: ignore[assignment]  # torch sets it by name
@@ -64,14 +81,20 @@ class OneBias(nn.RNNBase):
 
     def _by_torch(self, input: Tensor | PackedSequence, hx: Any) -> Any:
         drops = self.training and self.dropout > 0 and self.num_layers > 1
-        if self.layer_by_layer and drops and isinstance(input, Tensor):
-            return self._layer_by_layer(input, hx)
-        return super().forward(input, hx)
+        try:
+            if self.layer_by_layer and drops and isinstance(input, Tensor):
+                return self._layer_by_layer(input, hx)
+            return super().forward(input, hx)
+        except RuntimeError as error:
+            if "Batching rule" not in str(error):
+                raise
+            name = type(self).__name__
+            raise RuntimeError(f"vmap cannot run {name}, which is torch's own: call one model at a time") from error
 
     def _layer_by_layer(self, input: Tensor, hx: Any) -> Any:
         """By torch's kernels. (cuDNN's dropout makes its state anew once torch's generator has been set, as it is
         before a step is recorded, and cannot in the midst of that.)"""
-        kernel: Any = _VF.lstm if self.mode == "LSTM" else _VF.rnn_tanh
+        kernels: dict[str, Any] = {"LSTM": _VF.lstm, "GRU": _VF.gru, "RNN_TANH": _VF.rnn_tanh}
         self._update_flat_weights()  # functional_call may have exchanged them
         batched = input.dim() == 3
         out = input if batched else input.unsqueeze(1)
@@ -91,7 +114,7 @@ class OneBias(nn.RNNBase):
             with warnings.catch_warnings():
                 # The weights of one layer do not lie together where those of all do: cuDNN copies them.
                 warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous chunk")
-                out, *state = kernel(out, given, weights, True, 1, 0.0, True, self.bidirectional, False)
+                out, *state = kernels[self.mode](out, given, weights, True, 1, 0.0, True, self.bidirectional, False)
             last.append(tuple(state))
         finals = tuple(torch.cat(part) for part in zip(*last, strict=True))
         if not batched:
@@ -100,35 +123,12 @@ class OneBias(nn.RNNBase):
             out = out.transpose(0, 1)
         return out, finals if self.mode == "LSTM" else finals[0]
 
-    def _run(self, rows: Rows, states: tuple[Tensor, ...]) -> Any:
-        from .ops.baselines import Order, recurrence
-
-        data = rows.data
-        last: list[tuple[Tensor, ...]] = []
-        directions = ("", "_reverse") if self.bidirectional else ("",)
-        for layer in range(self.num_layers):
-            if layer > 0:
-                data = F.dropout(data, self.dropout, self.training)
-            outs = []
-            for direction in directions:
-                W_ih, W_hh, b = (
-                    getattr(self, f"{name}_l{layer}{direction}") for name in ("weight_ih", "weight_hh", "bias_ih")
-                )
-                first = tuple(part[len(last)] for part in states)
-                order = Order(rows.batch_sizes, direction == "_reverse")
-                out, state = recurrence(self.mode, product(data, W_ih, b), W_hh, first, order)
-                outs.append(out)
-                last.append(state)
-            data = torch.cat(outs, -1) if self.bidirectional else outs[0]
-        finals = tuple(rows.states_out(torch.stack(part)) for part in zip(*last, strict=True))
-        return rows.outputs(data), finals if self.mode == "LSTM" else finals[0]
-
     def to_torch(self) -> nn.RNNBase:
         """torch's own layer with these weights, its second biases zero and frozen: see `one_bias`."""
-        kind = nn.LSTM if self.mode == "LSTM" else nn.RNN
+        kinds: dict[str, type[nn.RNNBase]] = {"LSTM": nn.LSTM, "GRU": nn.GRU, "RNN_TANH": nn.RNN}
         weight = self.weight_ih_l0
-        layer = kind(
-            self.input_size,
+        layer = kinds[self.mode](  # they name the mode themselves
+            self.input_size,  # type: ignore[arg-type]
             self.hidden_size,
             self.num_layers,
             batch_first=self.batch_first,
@@ -154,8 +154,17 @@ class OneBias(nn.RNNBase):
             second = state_dict.pop(prefix + name, None) if name.startswith("bias_hh") else None
             first = prefix + name.replace("hh", "ih")
             if second is not None and first in state_dict:
+                self._check_addable(prefix + name, second, rest[-1])
                 state_dict[first] = state_dict[first] + second
         super()._load_from_state_dict(state_dict, prefix, *rest)
+
+    def _check_addable(self, name: str, bias: Tensor, errors: list[str]) -> None:
+        """Of a GRU's second biases the last third stands inside a product with the reset gate."""
+        if self.mode == "GRU" and bias[2 * self.hidden_size :].any():
+            errors.append(
+                f"{name}: GRU has one bias vector, and torch's second cannot be added to the first where the reset "
+                "gate scales it: its last third must be zero, as eirehn.one_bias makes it"
+            )
 
     def _check(self, input: Tensor | PackedSequence, hx: Any) -> None:
         weight: Tensor = self.weight_ih_l0  # type: ignore[assignment]  # torch sets it by name
@@ -168,15 +177,6 @@ class OneBias(nn.RNNBase):
             batched, batch = input.dim() == 3, input.size(0 if self.batch_first else 1)
         for part in self._parts(hx):
             check_layer_state(part, (self._cells, batch, self.hidden_size), batched=batched, weight=weight)
-
-    def _initial_states(self, hx: Any, rows: Rows) -> tuple[Tensor, ...]:
-        """`h` and, of an LSTM, `c` (L·D, B, H), in the rows' order of samples."""
-        weight: Tensor = self.weight_ih_l0  # type: ignore[assignment]  # torch sets it by name
-        if hx is not None:
-            return tuple(rows.states_in(part).to(weight.dtype) for part in self._parts(hx))
-        size = (self._cells, rows.batch_sizes[0], self.hidden_size)
-        zeros = torch.zeros(size, dtype=weight.dtype, device=weight.device)
-        return (zeros, zeros) if self.mode == "LSTM" else (zeros,)
 
     def _parts(self, hx: Any) -> tuple[Tensor, ...]:
         return check_pair(hx) if self.mode == "LSTM" else (hx,)
@@ -197,10 +197,15 @@ def _autocasts() -> bool:
 
 
 class RNN(OneBias, nn.RNN):
-    """The Elman network of the paper, `h = tanh(W_ih x + b + W_hh h)`: `nn.RNN` with one bias vector.
+    """The Elman network of the paper, `h = tanh(W_ih x + b + W_hh h)`: `nn.RNN` with one bias vector."""
 
-    Several with weights of their own train as one stacked model: `torch.func.stack_module_state`, `vmap` and
-    `functional_call`.
+
+class GRU(OneBias, nn.GRU):
+    """The gated recurrent unit of Cho et al. (2014): `nn.GRU` with one bias vector.
+
+    >>> gru = GRU(2, 20)
+    >>> sum(p.numel() for p in gru.parameters())
+    1380
     """
 
 
@@ -210,7 +215,4 @@ class LSTM(OneBias, nn.LSTM):
     >>> lstm = LSTM(2, 20)
     >>> sum(p.numel() for p in lstm.parameters())
     1840
-
-    Several with weights of their own train as one stacked model: `torch.func.stack_module_state`, `vmap` and
-    `functional_call`.
     """
