@@ -20,7 +20,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from eirehn.models import Network, SequenceModel
+from eirehn.models import SequenceModel, SequenceNetwork
 from eirehn.training.provenance import provenance
 
 WINDOWS, BATCH, WANTED = 7352, 200, 3.5
@@ -72,7 +72,7 @@ def main() -> None:
     device = "cuda" if torch.cuda.is_available() else "cpu"
     x, target = torch.randn(BATCH, 128, 9, device=device), torch.randint(0, 6, (BATCH,), device=device)
     ours = SequenceModel(
-        Network(
+        SequenceNetwork(
             "EIREHN", 48, max_depth=4, shortcut=True, weight_update="paper", start={"alpha": 0.05, "gate_bias": 0.0}
         ),
         9,

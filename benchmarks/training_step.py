@@ -26,12 +26,11 @@ from torch.profiler import ProfilerActivity, profile
 import eirehn.training.fit as fit
 from eirehn.data.splits import Split, Splits
 from eirehn.data.synthetic import SyntheticData
-from eirehn.models import Network
+from eirehn.models import SequenceNetwork
 from eirehn.recipes import ptb, synthetic
 from eirehn.training.checkpoints import seeded
+from eirehn.training.config import ClassifierOptimisation, Recipe
 from eirehn.training.memory import Tensors
-from eirehn.training.optimisation import Optimisation
-from eirehn.training.recipe import Recipe
 
 
 def signals() -> Tensors:
@@ -108,9 +107,11 @@ def cases() -> dict[str, Recipe]:
     paper, lstm = (replace(synthetic.network(kind, 20), data=short) for kind in ("EIREHN", "LSTM"))
     har = Recipe(
         name="har-ei-rehn-48",
-        network=Network("EIREHN", 48, max_depth=4, weight_update="paper", start={"alpha": 0.05, "gate_bias": 0.0}),
+        network=SequenceNetwork(
+            "EIREHN", 48, max_depth=4, weight_update="paper", start={"alpha": 0.05, "gate_bias": 0.0}
+        ),
         data=signals(),
-        optimisation=Optimisation(batch_size=200),
+        optimisation=ClassifierOptimisation(batch_size=200),
     )
     return {
         "best": best,

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from eirehn.data.synthetic import SyntheticData
-from eirehn.training.recipe import Hardware
+from eirehn.training.config import Hardware
 
 FOLDER = Path(__file__).parents[1] / "benchmarks"
 

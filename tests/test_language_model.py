@@ -10,7 +10,8 @@ import pytest
 import torch
 from torch import nn
 
-from eirehn.models import LanguageModel, Network, SequenceModel, word_mask
+from eirehn.models import LanguageModel, LanguageNetwork
+from eirehn.models.language import word_mask
 from eirehn.report.published import published
 
 Array = npt.NDArray[np.float64]
@@ -78,7 +79,7 @@ def eirehn(x: Array, h: Array, cell: Any, depth: int, x_mask: Array, h_mask: Arr
 def test_all_dropouts_by_hand(kind: str, step: Any, layers: int, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
     B, T, V, H, depth = 3, 7, 5, 4, 3
-    network = Network(
+    network = LanguageNetwork(
         kind, H, num_layers=layers, max_depth=depth, weight_update="paper", start={"weight_bound": 0.5}, **DROPS
     )
     model = LanguageModel(network, V).double()
@@ -119,7 +120,7 @@ def test_masks_of_each_step_by_hand(
     drops = {"input_dropout": 0.7, "hidden_dropout": 0.2, "output_dropout": 0.6, "step_masks": True}
     if layers > 1:
         drops["dropout"] = 0.5
-    network = Network(
+    network = LanguageNetwork(
         kind,
         H,
         num_layers=layers,
@@ -173,8 +174,8 @@ def test_word_masks() -> None:
 
 
 def test_nothing_is_dropped_in_evaluation() -> None:
-    plain = LanguageModel(Network("RHN", 4, max_depth=2), 5)
-    dropping = LanguageModel(Network("RHN", 4, max_depth=2, **DROPS), 5).eval()
+    plain = LanguageModel(LanguageNetwork("RHN", 4, max_depth=2), 5)
+    dropping = LanguageModel(LanguageNetwork("RHN", 4, max_depth=2, **DROPS), 5).eval()
     dropping.load_state_dict(plain.state_dict())
     tokens = torch.randint(0, 5, (2, 6))
     assert torch.equal(dropping(tokens), plain(tokens))
@@ -182,7 +183,9 @@ def test_nothing_is_dropped_in_evaluation() -> None:
 
 def test_an_lstm_as_zaremba_has_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Dropout on the embedded words and on the last output, drawn anew at every step, and two matrices of words."""
-    network = Network("LSTM", 4, input_dropout=0.4, output_dropout=0.6, tied=False, start={"weight_bound": 0.3})
+    network = LanguageNetwork(
+        "LSTM", 4, input_dropout=0.4, output_dropout=0.6, tied=False, start={"weight_bound": 0.3}
+    )
     model = LanguageModel(network, 6)
     seen: list[tuple[float, tuple[int, ...]]] = []
 
@@ -205,7 +208,7 @@ def test_initial_values() -> None:
     """U(±0.04) for weights and plain biases, −2 for the transform gates, and what the elastic gate needs."""
     torch.manual_seed(0)
     bound = {"weight_bound": 0.04}
-    model = LanguageModel(Network("RHN", 30, max_depth=3, start={**bound, "gate_bias": -2.0}), 50)
+    model = LanguageModel(LanguageNetwork("RHN", 30, max_depth=3, start={**bound, "gate_bias": -2.0}), 50)
     for name, parameter in model.named_parameters():
         values = parameter.detach()
         if name.endswith(".b"):
@@ -213,7 +216,7 @@ def test_initial_values() -> None:
             values = values[:, :30]
         assert values.abs().max() <= 0.04
         assert values.std() == pytest.approx(0.04 / 3**0.5, rel=0.3), name
-    model = LanguageModel(Network("EIREHN", 30, max_depth=3, start={**bound, "gate_bias": -2.0}), 50)
+    model = LanguageModel(LanguageNetwork("EIREHN", 30, max_depth=3, start={**bound, "gate_bias": -2.0}), 50)
     own = {"alpha_hat", "beta_hat", "b_a", "b_bar", "W_ah", "W_ax"}
     for name, parameter in model.named_parameters():
         if name.split(".")[-1] not in own:
@@ -225,7 +228,7 @@ def test_initial_values() -> None:
     assert int(model.run(torch.zeros(1, 3, dtype=torch.int64)).depth.min()) == 3
 
 
-def count(network: Network, vocabulary: int = 10_000) -> int:
+def count(network: LanguageNetwork, vocabulary: int = 10_000) -> int:
     with torch.device("meta"):
         return sum(parameter.numel() for parameter in LanguageModel(network, vocabulary).parameters())
 
@@ -233,17 +236,17 @@ def count(network: Network, vocabulary: int = 10_000) -> int:
 def test_the_published_parameter_counts() -> None:
     table = published()["ptb_test_perplexity_by_depth_hidden_1200"]
     for depth, millions in zip(table["RHN"]["depth"], table["RHN"]["parameters_millions"], strict=True):
-        assert round(count(Network("RHN", 1200, max_depth=depth)) / 1e6, 1) == millions
-    assert round(count(Network("EIREHN", 1200, hyper_size=600)) / 1e6, 2) == 25.34
-    assert round(count(Network("EIREHN", 1000, hyper_size=500)) / 1e6) == 19
-    assert round(count(Network("RHN", 830, max_depth=10)) / 1e6) in (23, 24)  # 23.5 in its authors' table
-    assert round(count(Network("LSTM", 1500, num_layers=2, tied=False)) / 1e6) == 66
+        assert round(count(LanguageNetwork("RHN", 1200, max_depth=depth)) / 1e6, 1) == millions
+    assert round(count(LanguageNetwork("EIREHN", 1200, hyper_size=600)) / 1e6, 2) == 25.34
+    assert round(count(LanguageNetwork("EIREHN", 1000, hyper_size=500)) / 1e6) == 19
+    assert round(count(LanguageNetwork("RHN", 830, max_depth=10)) / 1e6) in (23, 24)  # 23.5 in its authors' table
+    assert round(count(LanguageNetwork("LSTM", 1500, num_layers=2, tied=False)) / 1e6) == 66
 
 
 @pytest.mark.parametrize("tied", [True, False])
 def test_words_of_another_size_than_the_state(tied: bool) -> None:
     torch.manual_seed(0)
-    network = Network("LSTM", 8, embedding_size=3, tied=tied, start={"weight_bound": 0.2})
+    network = LanguageNetwork("LSTM", 8, embedding_size=3, tied=tied, start={"weight_bound": 0.2})
     model = LanguageModel(network, 11).eval()
     assert model.embedding.weight.shape == (11, 3)
     assert model.narrowing is not None
@@ -256,34 +259,25 @@ def test_words_of_another_size_than_the_state(tied: bool) -> None:
     matrix = model.embedding.weight if model.output is None else model.output
     exact = out.float() @ model.narrowing.T @ matrix.T + model.bias
     torch.testing.assert_close(outcome.prediction, exact, rtol=1e-5, atol=1e-6)  # bfloat16 is off by 1e-3
-    usual = LanguageModel(Network("LSTM", 100, embedding_size=50, tied=tied), 11).narrowing
+    usual = LanguageModel(LanguageNetwork("LSTM", 100, embedding_size=50, tied=tied), 11).narrowing
     assert usual is not None
     assert 0.099 < usual.abs().max() <= 0.1  # 1/√H
-    usual = LanguageModel(Network("LSTM", 25, embedding_size=50, tied=tied), 11).narrowing
+    usual = LanguageModel(LanguageNetwork("LSTM", 25, embedding_size=50, tied=tied), 11).narrowing
     assert usual is not None
     assert 0.19 < usual.abs().max() <= 0.2
-    own = LanguageModel(Network("LSTM", 8, embedding_size=8), 11)
+    own = LanguageModel(LanguageNetwork("LSTM", 8, embedding_size=8), 11)
     assert own.narrowing is None
-    assert set(own.state_dict()) == set(LanguageModel(Network("LSTM", 8), 11).state_dict())
+    assert set(own.state_dict()) == set(LanguageModel(LanguageNetwork("LSTM", 8), 11).state_dict())
 
 
 @pytest.mark.parametrize("size", [0, -1, 2.5, True, "3"])
 def test_an_embedding_of_no_size(size: Any) -> None:
     with pytest.raises((ValueError, TypeError), match="embedding_size"):
-        Network("RHN", 4, embedding_size=size)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [{"word_dropout": 0.1}, {"output_dropout": 0.1}, {"tied": False}, {"step_masks": True}, {"embedding_size": 4}],
-)
-def test_what_is_for_language_models_alone(change: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match="belong to language models"):
-        SequenceModel(Network("RHN", 4, **change), 2, 2)
+        LanguageNetwork("RHN", 4, embedding_size=size)
 
 
 def test_evaluation_has_all_digits_of_the_logits() -> None:
-    model = LanguageModel(Network("EIREHN", 8, max_depth=2), 6)
+    model = LanguageModel(LanguageNetwork("EIREHN", 8, max_depth=2), 6)
     tokens = torch.randint(0, 6, (2, 5))
     with torch.autocast("cpu", torch.bfloat16):
         assert model(tokens).dtype == torch.bfloat16
@@ -293,7 +287,7 @@ def test_evaluation_has_all_digits_of_the_logits() -> None:
 def test_members_draw_masks_of_their_own() -> None:
     from eirehn.training.ensemble import Ensemble
 
-    model = LanguageModel(Network("EIREHN", 8, max_depth=2, **DROPS), 6)
+    model = LanguageModel(LanguageNetwork("EIREHN", 8, max_depth=2, **DROPS), 6)
     ensemble = Ensemble([model, model]).train()
     one, other = ensemble(torch.randint(0, 6, (2, 3, 5)).expand(2, 3, 5)).prediction
     assert not torch.equal(one, other)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import torch
 
-from eirehn.models import Network, SequenceModel
+from eirehn.models import SequenceModel, SequenceNetwork
 
 
-def drawn(network: Network, *, last: bool) -> tuple[SequenceModel, torch.Tensor]:
+def drawn(network: SequenceNetwork, *, last: bool) -> tuple[SequenceModel, torch.Tensor]:
     torch.manual_seed(0)
     return SequenceModel(network, 3, 2, last=last).double(), torch.randn(4, 7, 3, dtype=torch.float64)
 
@@ -17,7 +17,7 @@ def drawn(network: Network, *, last: bool) -> tuple[SequenceModel, torch.Tensor]
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("last", [True, False])
 def test_a_shortcut_adds_a_map_of_the_input_to_the_first_layer(kind, layers, last):
-    model, x = drawn(Network(kind, 5, layers, max_depth=3, shortcut=True), last=last)
+    model, x = drawn(SequenceNetwork(kind, 5, layers, max_depth=3, shortcut=True), last=last)
     out = model.body.first(x)[0] + x @ model.body.linear.weight.T + model.body.linear.bias
     if layers == 2:
         out = model.body.rest(out)[0]
@@ -27,7 +27,7 @@ def test_a_shortcut_adds_a_map_of_the_input_to_the_first_layer(kind, layers, las
 
 @pytest.mark.parametrize("kind", ["RNN", "LSTM", "EIREHN"])
 def test_a_shortcut_reads_on_from_a_state(kind):
-    model, x = drawn(Network(kind, 5, 3, max_depth=3, shortcut=True), last=False)
+    model, x = drawn(SequenceNetwork(kind, 5, 3, max_depth=3, shortcut=True), last=False)
     begun = model.run(x[:, :4])
     went_on = model.run(x[:, 4:], begun.state)
     whole = model.run(x)
@@ -37,17 +37,17 @@ def test_a_shortcut_reads_on_from_a_state(kind):
 
 
 def test_the_last_states_of_both_directions():
-    model, x = drawn(Network("EIREHN", 5, max_depth=3, bidirectional=True), last=True)
+    model, x = drawn(SequenceNetwork("EIREHN", 5, max_depth=3, bidirectional=True), last=True)
     h = model.body(x)[1]
     torch.testing.assert_close(model(x), model.head(torch.cat([h[0], h[1]], -1)), rtol=1e-12, atol=1e-12)
-    reverse = drawn(Network("EIREHN", 5, max_depth=3, bidirectional=True, shortcut=True), last=True)[0]
+    reverse = drawn(SequenceNetwork("EIREHN", 5, max_depth=3, bidirectional=True, shortcut=True), last=True)[0]
     sides = reverse.body.first(x)[0] + reverse.body.linear(x)
     ends = torch.cat([sides[:, -1, :5], sides[:, 0, 5:]], -1)
     torch.testing.assert_close(reverse(x), reverse.head(ends), rtol=1e-12, atol=1e-12)
 
 
 def test_cost_and_cap_go_to_all_layers():
-    model, x = drawn(Network("EIREHN", 5, 2, max_depth=4, shortcut=True), last=True)
+    model, x = drawn(SequenceNetwork("EIREHN", 5, 2, max_depth=4, shortcut=True), last=True)
     outcome = model.run(x, max_depth=1, with_cost=True)
     assert outcome.depth.max() == 1
     assert outcome.cost is not None
@@ -55,7 +55,7 @@ def test_cost_and_cap_go_to_all_layers():
 
 
 def test_a_class_from_the_mean_of_all_outputs():
-    model, x = drawn(Network("EIREHN", 5, max_depth=3, bidirectional=True, pooling="mean"), last=True)
+    model, x = drawn(SequenceNetwork("EIREHN", 5, max_depth=3, bidirectional=True, pooling="mean"), last=True)
     torch.testing.assert_close(model(x), model.head(model.body(x)[0].mean(1)), rtol=1e-12, atol=1e-12)
     with pytest.raises(ValueError, match="pooling must be one of last, mean, got 'best'"):
-        Network(pooling="best")
+        SequenceNetwork(pooling="best")

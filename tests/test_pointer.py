@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch.utils._pytree import tree_map
 
-from eirehn.models import LanguageModel, Network
+from eirehn.models import LanguageModel, LanguageNetwork
+from eirehn.models.body import run_body
 from eirehn.models.pointer import PointerSentinel
 
 
@@ -21,7 +22,7 @@ def by_hand(model: LanguageModel, tokens: torch.Tensor, window: int, masks: Sequ
     assert model.pointer is not None
     W, b = (each.detach().numpy() for each in (model.pointer.query.weight, model.pointer.query.bias))
     s = model.pointer.sentinel.detach().numpy()
-    out = model.network.run(model.body, model.embedding(tokens), None, max_depth=None, with_cost=False)[0]
+    out = run_body(model.body, model.embedding(tokens), max_depth=None, with_cost=False).out
     h = out.detach().numpy()
     narrowed = h if model.narrowing is None else h @ model.narrowing.detach().numpy().T
     seen_by_vocabulary, asking = narrowed * masks[0], h * masks[1]
@@ -48,7 +49,9 @@ def by_hand(model: LanguageModel, tokens: torch.Tensor, window: int, masks: Sequ
 def test_by_hand(kind: str, size: int | None, window: int, piece: int) -> None:
     """At once, and in pieces between which only the state is carried."""
     torch.manual_seed(0)
-    network = Network(kind, 6, max_depth=2, pointer=window, embedding_size=size, start={"weight_bound": 1.0})
+    network = LanguageNetwork(
+        kind, 6, max_depth=2, pointer=window, embedding_size=size, start={"weight_bound": 1.0}
+    )
     model = LanguageModel(network, 5).double().eval()
     tokens = torch.randint(0, 5, (3, 12))
     expected = by_hand(model, tokens, window)
@@ -66,7 +69,7 @@ def test_by_hand(kind: str, size: int | None, window: int, piece: int) -> None:
 def test_what_is_hidden_from_it_by_hand(by_step: bool, size: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
     """In training it asks by a part of an output, as much as the vocabulary sees; what it points at is whole."""
     torch.manual_seed(0)
-    network = Network(
+    network = LanguageNetwork(
         "EIREHN",
         6,
         max_depth=2,
@@ -115,16 +118,16 @@ def test_logits_of_few_digits_lose_no_more() -> None:
 @pytest.mark.parametrize("members", [1, 2])
 def test_training_by_what_came_alone(members: int) -> None:
     """Losses and gradients are those of the whole mixture; a word that was far from likely among them."""
-    from eirehn.training.optimisation import Optimisation
+    from eirehn.training.config import LanguageOptimisation
     from eirehn.training.tasks import LanguageModelling
 
     torch.manual_seed(0)
-    network = Network("LSTM", 4, pointer=3, start={"weight_bound": 1.0})
+    network = LanguageNetwork("LSTM", 4, pointer=3, start={"weight_bound": 1.0})
     models = [LanguageModel(network, 6).double() for _ in range(members)]
     models[0].bias.data[2] = -50.0
     tokens = torch.randint(0, 6, (members, 3, 9))
     tokens[0, 0, 4] = 2
-    task = LanguageModelling(models, Optimisation())
+    task = LanguageModelling(models, LanguageOptimisation())
     assert task.by_target
     task.loss((tokens[..., :4], tokens[..., 1:5], 1.0))
     found = task.loss((tokens[..., 4:8], tokens[..., 5:], 1.0))
@@ -149,7 +152,7 @@ def test_it_learns_to_point() -> None:
     losses = {}
     for pointer in (0, 8):
         torch.manual_seed(1)
-        model = LanguageModel(Network("RHN", 12, max_depth=1, pointer=pointer), 30)
+        model = LanguageModel(LanguageNetwork("RHN", 12, max_depth=1, pointer=pointer), 30)
         optimizer = torch.optim.Adam(model.parameters(), 0.02)
         for _ in range(60):
             tokens = torch.randint(0, 30, (32, 1)).repeat(1, 6)
@@ -166,7 +169,7 @@ def test_members_with_memories_of_their_own() -> None:
     from eirehn.training.ensemble import Ensemble
 
     torch.manual_seed(0)
-    models = [LanguageModel(Network("LSTM", 4, pointer=3), 5) for _ in range(2)]
+    models = [LanguageModel(LanguageNetwork("LSTM", 4, pointer=3), 5) for _ in range(2)]
     ensemble = Ensemble(models).eval()
     tokens = torch.randint(0, 5, (2, 3, 8))
     first = ensemble(tokens[:, :, :4])
@@ -178,6 +181,6 @@ def test_members_with_memories_of_their_own() -> None:
 
 def test_a_window_must_be_positive() -> None:
     with pytest.raises(ValueError, match="pointer must be greater than zero"):
-        Network("LSTM", 4, pointer=-1)
+        LanguageNetwork("LSTM", 4, pointer=-1)
     with pytest.raises(ValueError, match="window must be greater than zero"):
         PointerSentinel(4, 0)

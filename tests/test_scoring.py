@@ -12,21 +12,21 @@ import torch
 from eirehn import scoring
 from eirehn.data.vocabulary import Vocabulary
 from eirehn.files import RunError
-from eirehn.models import LanguageModel, Network
+from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.scoring import score, text_tokens
 
 WORDS = Vocabulary("word", ("<unk>", "<eos>", "a", "b", "c"))
 TEXT = ["a", "b", "zebra", "<eos>", "<eos>", "c", "a", "a", "<eos>", "b"]
 NETWORKS = {
-    "elastic": Network("EIREHN", 6, max_depth=3),
-    "two layers": Network("SREHN", 6, max_depth=3, num_layers=2),
-    "fixed": Network("RHN", 6, max_depth=2),
-    "LSTM": Network("LSTM", 6),
-    "pointer": Network("EIREHN", 6, max_depth=3, pointer=4),
+    "elastic": LanguageNetwork("EIREHN", 6, max_depth=3),
+    "two layers": LanguageNetwork("SREHN", 6, max_depth=3, num_layers=2),
+    "fixed": LanguageNetwork("RHN", 6, max_depth=2),
+    "LSTM": LanguageNetwork("LSTM", 6),
+    "pointer": LanguageNetwork("EIREHN", 6, max_depth=3, pointer=4),
 }
 
 
-def make(network: Network, vocabulary: Vocabulary = WORDS) -> LanguageModel:
+def make(network: LanguageNetwork, vocabulary: Vocabulary = WORDS) -> LanguageModel:
     torch.manual_seed(0)
     model = LanguageModel(network, len(vocabulary)).double()
     with torch.no_grad():

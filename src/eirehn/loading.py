@@ -11,7 +11,8 @@ from typing import Any
 import torch
 
 from .files import RunError, read_json
-from .models import LanguageModel, Network, Scaling, SequenceModel
+from .models import LanguageModel, LanguageNetwork, Scaling, SequenceModel, SequenceNetwork
+from .models.config import network_fields
 
 KEPT = ("best", "last")
 
@@ -82,12 +83,13 @@ def read_values(path: Path) -> dict[str, torch.Tensor]:
 
 def _blank(about: Any, folder: Path) -> SequenceModel | LanguageModel:
     try:
-        network = Network(**about["network"])
         scaling = None if about.get("scaling") is None else read_scaling(about["scaling"])
         if not len(about["seeds"]) == len(about["best_score"]) > 0:
             raise ValueError("seeds and best_score do not agree")
         if about.get("task") == "language":
-            return LanguageModel(network, about["output_size"])
+            language = LanguageNetwork(**network_fields(LanguageNetwork, about["network"]))
+            return LanguageModel(language, about["output_size"])
+        network = SequenceNetwork(**network_fields(SequenceNetwork, about["network"]))
         return SequenceModel(
             network, about["input_size"], about["output_size"], last=about["last"], scaling=scaling
         )

@@ -18,7 +18,7 @@ import eirehn.data.own.npz_files
 import eirehn.data.own.table
 from eirehn.data.own import FileData
 from eirehn.files import RunError
-from eirehn.training.recipe import from_dict
+from eirehn.training.config import from_dict
 
 PLAIN: dict[str, Any] = {"standardise": False}
 

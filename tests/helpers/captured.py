@@ -14,11 +14,10 @@ from torch import Tensor
 
 import eirehn.training.fit as fit
 from eirehn.loading import read_values
-from eirehn.models import LanguageModel, Network
+from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.training.callbacks import Saving, Stopped
 from eirehn.training.checkpoints import WholeFiles
-from eirehn.training.optimisation import Optimisation
-from eirehn.training.recipe import Hardware, Recipe
+from eirehn.training.config import Hardware, LanguageOptimisation, Recipe
 from eirehn.training.tasks import LanguageModelling
 from helpers.resume import StopAt
 from helpers.small import small, with_network
@@ -27,7 +26,7 @@ RATE = 2.0**-7  # the same number in float32 and float64
 ALL = {"clip": 0.1, "price": 1e-3, "average": 0.9, "weight_decay": 0.01}
 OPTIMIZERS: dict[str, dict[str, Any]] = {
     "adam": {"optimizer": "adam"},
-    "adamw and all options": {"optimizer": "adamw", "recurrent_rate": 0.5, **ALL},
+    "adamw and all options": {"optimizer": "adamw", **ALL},
     "sgd": {"optimizer": "sgd", **ALL},
     "adam that stops early": {"optimizer": "adam", "early": 0.6, "price": 1e-3},
     "soap": {"optimizer": "soap", "epochs": 28, **ALL},  # 112 steps: it has a basis after 100
@@ -107,8 +106,10 @@ def read(
 ) -> LanguageModelling:
     """A language model that has read the sentences, from where `checkpoint` left them."""
     torch.manual_seed(0)
-    models = [LanguageModel(Network("EIREHN", 8, max_depth=2, hidden_dropout=0.1), 3) for _ in range(members)]
-    task = LanguageModelling(models, Optimisation(epochs=epochs, learning_rate=RATE))
+    models = [
+        LanguageModel(LanguageNetwork("EIREHN", 8, max_depth=2, hidden_dropout=0.1), 3) for _ in range(members)
+    ]
+    task = LanguageModelling(models, LanguageOptimisation(epochs=epochs, learning_rate=RATE))
     task.capture = capture
     trainer = pl.Trainer(
         use_distributed_sampler=False,

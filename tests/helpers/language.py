@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eirehn.data.language import TextData
-from eirehn.models import Network
-from eirehn.training.optimisation import Optimisation
-from eirehn.training.recipe import Hardware, Recipe
+from eirehn.models import LanguageNetwork
+from eirehn.training.config import Hardware, LanguageOptimisation, Recipe
 
 CHANCES = (0.7, 0.2, 0.1)
 RATE = -sum(chance * math.log(chance) for chance in CHANCES)
@@ -51,7 +50,7 @@ def small_language_recipe(data: TextData, **options: object) -> Recipe:
     settings = {"epochs": 3, "batch_size": 10, "optimizer": "adam", "learning_rate": 0.01, "clip": 1.0, **options}
     return Recipe(
         name="small-language",
-        network=Network(
+        network=LanguageNetwork(
             "EIREHN",
             24,
             max_depth=2,
@@ -63,7 +62,7 @@ def small_language_recipe(data: TextData, **options: object) -> Recipe:
             output_dropout=0.1,
         ),
         data=data,
-        optimisation=Optimisation(**settings),  # type: ignore[arg-type]
+        optimisation=LanguageOptimisation(**settings),  # type: ignore[arg-type]
         seeds=(0,),
         hardware=Hardware(accelerator="cpu"),
     )

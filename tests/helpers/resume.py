@@ -12,8 +12,8 @@ import torch
 from eirehn.files import read_json
 from eirehn.loading import read_values
 from eirehn.training.callbacks import Saving, Stopped
+from eirehn.training.config import Recipe
 from eirehn.training.fit import train
-from eirehn.training.recipe import Recipe
 
 
 class StopAt(pl.Callback):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any, ClassVar
 
 import torch
 
 from eirehn.data.splits import Split, Splits
 from eirehn.data.synthetic import SyntheticData
-from eirehn.models import Network
-from eirehn.training.optimisation import Optimisation
-from eirehn.training.recipe import Hardware, Recipe
+from eirehn.models import SequenceNetwork
+from eirehn.training.config import PARTS, Hardware, Optimisation, Recipe
 
 DATA = SyntheticData(train=60, validation=20, test=20)
 
@@ -22,12 +21,18 @@ def small(
     optimisation = {"epochs": 3, "batch_size": 16, **options}
     return Recipe(
         name=f"small-{kind.lower()}",
-        network=Network(kind, 5, max_depth=3),
+        network=SequenceNetwork(kind, 5, max_depth=3),
         data=DATA,
         optimisation=Optimisation(**optimisation),
         seeds=seeds,
         hardware=Hardware(accelerator="cpu", precision=precision),
     )
+
+
+def with_data(recipe: Recipe, data: Any) -> Recipe:
+    """On data of any task, otherwise trained alike."""
+    kind = PARTS[data.task].optimisation
+    return replace(recipe, data=data, optimisation=kind(**asdict(recipe.optimisation)))
 
 
 def with_network(recipe: Recipe, **changes: Any) -> Recipe:

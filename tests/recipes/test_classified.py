@@ -9,37 +9,37 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from helpers.small import Sums, small
+from helpers.small import Sums, small, with_data
 
 import eirehn
 from eirehn.data.har import HarData
 from eirehn.data.har_source import CHANNELS
 from eirehn.files import read_json
-from eirehn.models import Network
+from eirehn.models import SequenceNetwork
 from eirehn.recipes import analysis, classified
 from eirehn.recipes.analysis import Trained
 from eirehn.recipes.results import row
 from eirehn.report.html import render
 from eirehn.training.batches import Parts
+from eirehn.training.config import DATA, Recipe
 from eirehn.training.fit import train
-from eirehn.training.recipe import DATA, Recipe
 
 VARIED = {"alpha": 0.1, "decay_bias": -1.5, "decay_scale": 1.0}
 """A start from which depth differs between layers, sequences and steps."""
 NETWORKS = {
-    "lstm": Network("LSTM", 4),
-    "srhn": Network("SRHN", 4, max_depth=2),
-    "flat": Network("EIREHN", 5, max_depth=3),
-    "tall": Network("EIREHN", 5, 2, max_depth=3, start=VARIED),
-    "priced": Network("EIREHN", 5, max_depth=3),
-    "unvalidated": Network("EIREHN", 4, max_depth=3),
+    "lstm": SequenceNetwork("LSTM", 4),
+    "srhn": SequenceNetwork("SRHN", 4, max_depth=2),
+    "flat": SequenceNetwork("EIREHN", 5, max_depth=3),
+    "tall": SequenceNetwork("EIREHN", 5, 2, max_depth=3, start=VARIED),
+    "priced": SequenceNetwork("EIREHN", 5, max_depth=3),
+    "unvalidated": SequenceNetwork("EIREHN", 4, max_depth=3),
 }
 
 
 def recipe(name: str) -> Recipe:
     plain = small(seeds=(0, 1, 2), epochs=3, learning_rate=0.03, price=0.3 if name == "priced" else 0.0)
     data = Sums(validation=0 if name == "unvalidated" else 30)
-    return replace(plain, name=name, network=NETWORKS[name], data=data)
+    return replace(with_data(plain, data), name=name, network=NETWORKS[name])
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from helpers.language import small_language_recipe, written
 import eirehn
 from eirehn.data.splits import Split
 from eirehn.files import RunError, read_json
-from eirehn.models import LanguageModel, Network
+from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.recipes import find, language_report, reading
 from eirehn.recipes.analysis import Trained
 from eirehn.recipes.experiments import Experiment
@@ -30,12 +30,12 @@ from eirehn.training.fit import train
 VARIED = {"alpha": 0.3, "gate_bias": 0.0, "decay_bias": -1.0, "decay_scale": 3.0}
 """A start from which depth differs between words and layers."""
 NETWORKS = {
-    "elastic": Network("EIREHN", 10, max_depth=3, start=VARIED),
-    "tall": Network("EIREHN", 9, 2, max_depth=3, start=VARIED),
-    "deep": Network("EIREHN", 10, max_depth=4, start={"alpha": 0.05, "gate_bias": 0.0}),
-    "rhn": Network("RHN", 8, max_depth=2),
-    "lstm": Network("LSTM", 8),
-    "letters": Network("EIREHN", 8, max_depth=2, start=VARIED),
+    "elastic": LanguageNetwork("EIREHN", 10, max_depth=3, start=VARIED),
+    "tall": LanguageNetwork("EIREHN", 9, 2, max_depth=3, start=VARIED),
+    "deep": LanguageNetwork("EIREHN", 10, max_depth=4, start={"alpha": 0.05, "gate_bias": 0.0}),
+    "rhn": LanguageNetwork("RHN", 8, max_depth=2),
+    "lstm": LanguageNetwork("LSTM", 8),
+    "letters": LanguageNetwork("EIREHN", 8, max_depth=2, start=VARIED),
 }
 
 

@@ -19,7 +19,7 @@ from eirehn.recipes import find, ptb
 from eirehn.recipes.experiments import Experiment, experiments
 from eirehn.recipes.reproduce import report_on, reproduce
 from eirehn.recipes.results import label, paper_figure
-from eirehn.training.recipe import Recipe
+from eirehn.training.config import Recipe
 
 
 def millions(name: str) -> float:

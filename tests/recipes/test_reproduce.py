@@ -13,8 +13,7 @@ from eirehn.files import read_json
 from eirehn.recipes import find
 from eirehn.recipes.experiments import Cut, Experiment, experiments
 from eirehn.recipes.reproduce import report_on, reproduce
-from eirehn.training.optimisation import Optimisation
-from eirehn.training.recipe import Recipe
+from eirehn.training.config import Optimisation, Recipe
 
 
 @pytest.fixture(autouse=True, scope="module")

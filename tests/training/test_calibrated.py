@@ -20,12 +20,12 @@ from torch import Tensor
 import eirehn
 from eirehn import cli
 from eirehn.files import read_json
-from eirehn.models import LanguageModel, Network, SequenceModel
+from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.scoring import score
 from eirehn.training import fit
+from eirehn.training.config import Recipe
 from eirehn.training.evaluation import calibrate, evaluate
 from eirehn.training.folder import RunFolder
-from eirehn.training.recipe import Recipe
 from eirehn.training.tasks import LanguageModelling
 
 Array = NDArray[np.float64]
@@ -73,7 +73,7 @@ def temperatures(run: Path) -> list[list[float]]:
 @pytest.mark.parametrize("form", FORMS, ids=str)
 def test_logits_are_divided_when_not_training(form: dict[str, Any]) -> None:
     torch.manual_seed(0)
-    network = Network("EIREHN", hidden_size=8, max_depth=2, start={"weight_bound": 0.5}, **form)
+    network = LanguageNetwork("EIREHN", hidden_size=8, max_depth=2, start={"weight_bound": 0.5}, **form)
     model = LanguageModel(replace(network, calibrated=True), 11).eval()
     plain = LanguageModel(network, 11).eval()
     plain.load_state_dict({name: value for name, value in model.state_dict().items() if name != "temperature"})
@@ -234,14 +234,12 @@ def test_bounds_of_a_temperature(tmp_path: Path) -> None:
 
 def test_what_cannot_be_calibrated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(TypeError, match="calibrated"):
-        Network("LSTM", calibrated="yes")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="calibrated belong to language models"):
-        SequenceModel(Network("LSTM", calibrated=True), 3, 1)
-    model = LanguageModel(Network("LSTM", 4, calibrated=True, pointer=3), 9).eval()
+        LanguageNetwork("LSTM", calibrated="yes")  # type: ignore[arg-type]
+    model = LanguageModel(LanguageNetwork("LSTM", 4, calibrated=True, pointer=3), 9).eval()
     tokens = torch.zeros(1, 4, dtype=torch.int64)
     with pytest.raises(ValueError, match="target must be None"):
         model.run(tokens, target=tokens)
     command = ["train", "--recipe", "synthetic-ei-rehn-20", "--network.calibrated", "true"]
     assert cli.main([*command, "--out", str(tmp_path / "run")]) == 2
-    assert "belong to language models" in capsys.readouterr().err
+    assert "unrecognized arguments: --network.calibrated" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -21,9 +21,9 @@ from torch import Tensor
 from torch.utils._pytree import tree_unflatten
 
 from eirehn.training.capture import Captured, Recorded
+from eirehn.training.config import Hardware, Recipe
 from eirehn.training.fit import make_task
 from eirehn.training.modules import Task
-from eirehn.training.recipe import Hardware, Recipe
 
 
 @pytest.fixture

@@ -12,25 +12,28 @@ from helpers.small import small, with_network
 
 import eirehn
 import eirehn.training.fit as fit
-from eirehn.models import LanguageModel, Network
+from eirehn.models import LanguageModel, LanguageNetwork
+from eirehn.training.config import LanguageOptimisation
 from eirehn.training.ensemble import Ensemble
 from eirehn.training.evaluation import evaluate
-from eirehn.training.optimisation import Optimisation
+from eirehn.training.optimizers import early_stop
 from eirehn.training.tasks import LanguageModelling
 
 
 @pytest.mark.parametrize(("early", "max_depth"), [(0.6, 4), (0.2, 2), (0.9, 6)])
 def test_how_often_and_where(early: float, max_depth: int) -> None:
     """Binomial counts, none further than five deviations from what is asked for."""
-    steps, own = 5000, Optimisation(early=early)
-    found = Counter(own.stop(step, max_depth) for step in range(steps))
+    steps, own = 5000, LanguageOptimisation(early=early)
+    found = Counter(early_stop(own, step, max_depth) for step in range(steps))
     fewer = range(1, max_depth)
     wanted = {None: 1 - early, **{stop: early * stop / sum(fewer) for stop in fewer}}
     assert set(found) == set(wanted)
     for stop, share in wanted.items():
         assert abs(found[stop] - steps * share) < 5 * (steps * share * (1 - share)) ** 0.5, stop
-    assert [own.stop(step, max_depth) for step in range(50)] == [own.stop(step, max_depth) for step in range(50)]
-    assert {Optimisation().stop(step, max_depth) for step in range(200)} == {None}
+    assert [early_stop(own, step, max_depth) for step in range(50)] == [
+        early_stop(own, step, max_depth) for step in range(50)
+    ]
+    assert {early_stop(LanguageOptimisation(), step, max_depth) for step in range(200)} == {None}
 
 
 def test_training_stops_and_validation_does_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +47,7 @@ def test_training_stops_and_validation_does_not(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(Ensemble, "_run", watched)
     plan = small(early=0.8)
     fit.train(plan, tmp_path)
-    assert seen[True] == [plan.optimisation.stop(step, 3) for step in range(12)]
+    assert seen[True] == [early_stop(plan.optimisation, step, 3) for step in range(12)]
     assert set(seen[True]) == {None, 1, 2}
     assert set(seen[False]) == {None}
 
@@ -56,8 +59,8 @@ def test_a_stopped_step_is_that_of_a_shallower_network(options: dict[str, int]) 
     found = []
     for depth, stop in ((4, 2), (2, None)):
         torch.manual_seed(0)
-        model = LanguageModel(Network("EIREHN", 6, max_depth=depth, **options), 9).double()
-        task = LanguageModelling([model], Optimisation(early=0.5, price=0.1))
+        model = LanguageModel(LanguageNetwork("EIREHN", 6, max_depth=depth, **options), 9).double()
+        task = LanguageModelling([model], LanguageOptimisation(early=0.5, price=0.1))
         task.stop = stop
         loss = task.loss((tokens[..., :-1], tokens[..., 1:], 1.0))
         loss.backward()
@@ -89,7 +92,7 @@ def test_a_trained_network_is_of_use_whenever_it_is_stopped(tmp_path: Path) -> N
 )
 def test_shares_that_are_none(given: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        Optimisation(**given)
+        LanguageOptimisation(**given)
 
 
 def test_what_cannot_be_stopped() -> None:

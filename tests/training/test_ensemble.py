@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 import torch
 from helpers.quick import quick
-from helpers.small import DATA, Sums, small
+from helpers.small import DATA, Sums, small, with_data
 from torch import nn
 
 from eirehn.data.synthetic import SyntheticData
 from eirehn.files import RunError, read_json
 from eirehn.loading import load, read_values
-from eirehn.models import Network, SequenceModel
+from eirehn.models import SequenceModel, SequenceNetwork
 from eirehn.training.batches import Batches
 from eirehn.training.ensemble import Ensemble
 from eirehn.training.evaluation import evaluate
@@ -47,7 +47,7 @@ def test_members_together_are_members_alone(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("norm", [0.5, 1e3], ids=["longer", "shorter"])
 @pytest.mark.parametrize("members", [1, 2])
 def test_gradients_are_clipped_as_torch_clips_them(members: int, norm: float) -> None:
-    models = [SequenceModel(Network("LSTM", 4), 2, 3).double() for _ in range(members)]
+    models = [SequenceModel(SequenceNetwork("LSTM", 4), 2, 3).double() for _ in range(members)]
     ensemble = Ensemble(models)
     for index, value in enumerate(ensemble.stacked):
         value.grad = torch.randn_like(value) if index else None  # one that is not trained
@@ -68,7 +68,7 @@ def test_gradients_are_clipped_as_torch_clips_them(members: int, norm: float) ->
 @pytest.mark.parametrize("wrong", [torch.inf, torch.nan, 1e30], ids=["infinite", "no number", "too long to square"])
 @pytest.mark.parametrize("members", [1, 2])
 def test_a_gradient_that_overflows_moves_nothing(members: int, wrong: float) -> None:
-    ensemble = Ensemble([SequenceModel(Network("LSTM", 4), 2, 3) for _ in range(members)])
+    ensemble = Ensemble([SequenceModel(SequenceNetwork("LSTM", 4), 2, 3) for _ in range(members)])
     for value in ensemble.stacked:
         value.grad = torch.ones_like(value)
     ensemble.stacked[1].grad[0, 0, 0] = wrong
@@ -179,7 +179,7 @@ def test_a_member_without_any_figure_has_no_result(tmp_path: Path) -> None:
 
 def test_of_accuracies_the_highest_is_the_best(tmp_path: Path) -> None:
     """A classification from data to result: the epoch kept is that of the highest accuracy, the first of equals."""
-    recipe = replace(small(seeds=(0, 1), epochs=12), data=Sums(train=120, validation=40))
+    recipe = with_data(small(seeds=(0, 1), epochs=12), Sums(train=120, validation=40))
     result = train(recipe, tmp_path)
     with open(tmp_path / "metrics.csv", newline="") as file:
         lines = list(csv.DictReader(file))
@@ -244,7 +244,7 @@ def test_a_member_that_diverges_leaves_the_others_alone(tmp_path: Path) -> None:
 
 
 def test_a_member_by_itself() -> None:
-    members = [SequenceModel(Network("EIREHN", 5, max_depth=3), 2, 2) for _ in range(3)]
+    members = [SequenceModel(SequenceNetwork("EIREHN", 5, max_depth=3), 2, 2) for _ in range(3)]
     ensemble = Ensemble(members)
     x = torch.randn(3, 4, 7, 2)
     together = ensemble(x).prediction

@@ -9,13 +9,13 @@ import pytest
 import torch
 from helpers.language import small_language_recipe, written
 from helpers.resume import StopAt, same, train_with_stops
-from helpers.small import Sums, small, with_network
+from helpers.small import Sums, small, with_data, with_network
 
 from eirehn import cli
 from eirehn.files import RunError
 from eirehn.loading import read_values
+from eirehn.training.config import DATA, Recipe
 from eirehn.training.fit import make_task, start_from, train
-from eirehn.training.recipe import DATA, Recipe
 
 
 def started(recipe: Recipe, init: Path) -> dict[str, torch.Tensor]:
@@ -51,7 +51,7 @@ def test_a_head_of_another_size_starts_afresh(tmp_path: Path, monkeypatch: pytes
     train(small(seeds=(0,), epochs=1), tmp_path / "run")
     values = read_values(tmp_path / "run" / "best.safetensors")
     with pytest.warns(UserWarning, match="head.bias, head.weight do not fit those of .* and start afresh"):
-        found = started(replace(small(seeds=(0,)), data=Sums()), tmp_path / "run")
+        found = started(with_data(small(seeds=(0,)), Sums()), tmp_path / "run")
     assert found["head.weight"].shape == (1, 3, 5)
     assert all(torch.equal(found[name], values[name]) for name in found if name.startswith("body."))
 

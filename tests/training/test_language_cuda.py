@@ -16,9 +16,9 @@ import eirehn.training.fit as fit
 from eirehn.generation import generate, trained_language_model
 from eirehn.loading import read_values
 from eirehn.ops.backend import use_backend
+from eirehn.training.config import Hardware, Recipe
 from eirehn.training.evaluation import evaluate
 from eirehn.training.modules import Task
-from eirehn.training.recipe import Hardware, Recipe
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 

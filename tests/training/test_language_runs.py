@@ -30,11 +30,11 @@ from eirehn.data.language import TextData
 from eirehn.data.vocabulary import Vocabulary
 from eirehn.files import RunError, read_json, write_json
 from eirehn.generation import generate, pieces, read_prompt
-from eirehn.models import LanguageModel, Network
+from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.training import fit
+from eirehn.training.config import Recipe
 from eirehn.training.evaluation import calibrate, evaluate, evaluate_together
 from eirehn.training.folder import RunFolder
-from eirehn.training.recipe import Recipe
 
 Array = NDArray[np.float64]
 MARGIN = 1.5
@@ -106,7 +106,7 @@ def test_a_pointer_goes_on_in_the_middle_of_an_epoch(tmp_path: Path, monkeypatch
     """What it can point at is a part of the state that is saved."""
     data = written(tmp_path, train=500, test=100)
     recipe = small_language_recipe(data, optimizer="sgd", epochs=2)
-    recipe = replace(recipe, network=Network("LSTM", 8, pointer=5))
+    recipe = replace(recipe, network=LanguageNetwork("LSTM", 8, pointer=5))
     fit.train(recipe, tmp_path / "straight")
     train_with_stops(recipe, tmp_path / "stopped", [StopAt(4, killed=False)], 1e9)
     same(tmp_path / "stopped", tmp_path / "straight")
@@ -185,12 +185,6 @@ def test_runs_without_values_are_not_evaluated_together(trained: Path, tmp_path:
     for runs in ([trained, empty], [empty, trained]):
         with pytest.raises(RunError, match=r"empty holds no trained model: it has no best\.safetensors"):
             evaluate_together(runs)
-
-
-def test_pooling_is_not_for_texts(tmp_path: Path) -> None:
-    recipe = small_language_recipe(written(tmp_path, train=500, test=100))
-    with pytest.raises(ValueError, match="pooling is for classes"):
-        fit.train(replace(recipe, network=replace(recipe.network, pooling="mean")), tmp_path / "run")
 
 
 def test_a_model_is_described_as_it_is(tmp_path: Path) -> None:
@@ -721,7 +715,7 @@ def test_columns_belong_to_texts(tmp_path: Path) -> None:
 def test_models_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Two regularised LSTMs and a third with a pointer as one: the mean of what each expects."""
     data = written(tmp_path, train=2000, test=300)
-    network = Network(
+    network = LanguageNetwork(
         "LSTM", 16, num_layers=2, dropout=0.1, input_dropout=0.1, output_dropout=0.1, tied=False, start={}
     )
     plain = replace(small_language_recipe(data, epochs=2), network=network, seeds=(0, 1))
@@ -746,7 +740,7 @@ def test_models_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_members_without_a_best_epoch_do_not_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What they started from is no model; the others are what they are without them."""
     data = written(tmp_path, train=500, test=100)
-    recipe = replace(small_language_recipe(data, epochs=1), network=Network("RNN", 8), seeds=(0, 1))
+    recipe = replace(small_language_recipe(data, epochs=1), network=LanguageNetwork("RNN", 8), seeds=(0, 1))
     fit.train(recipe, tmp_path / "both")
     fit.train(replace(recipe, seeds=(0,)), tmp_path / "good")
     about = read_json(tmp_path / "both" / "model.json")

@@ -13,23 +13,18 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from helpers.language import small_language_recipe, written
-from helpers.small import small
 from torch import nn
 
 import eirehn.training.fit as fit
-from eirehn.data.language import TextData
 from eirehn.data.splits import Split
-from eirehn.data.synthetic import SyntheticData
-from eirehn.loading import read_values
-from eirehn.models import LanguageModel, Network
+from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.training.averages import Averages
 from eirehn.training.columns import Columns, Windows
-from eirehn.training.fit import make_task, train
-from eirehn.training.optimisation import Optimisation
-from eirehn.training.recipe import Recipe
+from eirehn.training.config import LanguageOptimisation, Recipe
+from eirehn.training.optimizers import make_optimizer, schedule
 from eirehn.training.tasks import LanguageModelling
 
-RECIPE = Optimisation(
+RECIPE = LanguageOptimisation(
     optimizer="sgd",
     learning_rate=0.2,
     schedule="decay",
@@ -68,10 +63,12 @@ def test_three_steps_of_the_recipe_by_hand(clip: float) -> None:
     torch.manual_seed(0)
     B, T, V, H = 4, 6, 9, 5
     penalty = 1e-2  # large, so that a mistake shows
-    optimisation = Optimisation(optimizer="sgd", learning_rate=0.2, penalty=penalty, sum_steps=True, clip=clip)
-    model = LanguageModel(Network("RHN", H, max_depth=1), V).double()
+    optimisation = LanguageOptimisation(
+        optimizer="sgd", learning_rate=0.2, penalty=penalty, sum_steps=True, clip=clip
+    )
+    model = LanguageModel(LanguageNetwork("RHN", H, max_depth=1), V).double()
     task = LanguageModelling([model], optimisation)
-    optimizer = optimisation.make(task.parameters())
+    optimizer = make_optimizer(optimisation, task.parameters())
     tokens = torch.randint(0, V, (B, 3 * T + 1))
     h = torch.zeros(B, H, dtype=torch.float64)
     for number in range(3):
@@ -101,10 +98,9 @@ def test_three_steps_of_the_recipe_by_hand(clip: float) -> None:
 
 def test_the_learning_rate_of_every_epoch() -> None:
     """As the RHN authors have it, epochs counted from 0: 0.2 / 1.02^max(i − 20 + 1, 0)."""
-    from dataclasses import replace
 
     an_epoch = 1327
-    rate = replace(RECIPE, epochs=500).rate(500 * an_epoch)
+    rate = schedule(replace(RECIPE, epochs=500), 500 * an_epoch)
     for epoch in (0, 1, 18, 19, 20, 21, 100, 499):
         expected = 1.02 ** -max(epoch - 20 + 1, 0)
         assert rate(epoch * an_epoch) == pytest.approx(expected, rel=1e-12)
@@ -215,7 +211,7 @@ def test_how_much_is_validated_at_once() -> None:
 
     def most(words: int, device: torch.device = gpu, seeds: int = 1, **network: int) -> int:
         recipe = SimpleNamespace(
-            data=SimpleNamespace(output_size=words), network=Network(**network), seeds=tuple(range(seeds))
+            data=SimpleNamespace(output_size=words), network=LanguageNetwork(**network), seeds=tuple(range(seeds))
         )
         return fit.most_tokens(cast(Recipe, recipe), device)
 
@@ -247,8 +243,10 @@ def test_a_figure_does_not_depend_on_the_windows(monkeypatch: pytest.MonkeyPatch
     """One column, whatever the windows: every token but the first, from all before it."""
     torch.manual_seed(0)
     tokens = torch.randint(0, 6, (1, 90))
-    model = LanguageModel(Network("EIREHN", 8, max_depth=2, output_dropout=0.5, start={"weight_bound": 0.8}), 6)
-    task = LanguageModelling([model], Optimisation())
+    model = LanguageModel(
+        LanguageNetwork("EIREHN", 8, max_depth=2, output_dropout=0.5, start={"weight_bound": 0.8}), 6
+    )
+    task = LanguageModelling([model], LanguageOptimisation())
     split = Split(tokens[:, :-1], tokens[:, 1:])
     chances = model.eval()(tokens[:, :-1]).detach().double().softmax(-1).gather(-1, tokens[:, 1:, None])
     expected = math.exp(-chances.log().mean().item())
@@ -275,7 +273,7 @@ def test_a_running_average_is_not_of_the_start_for_long() -> None:
 def test_sgd_keeps_nothing() -> None:
     """So that weights and position are all of a training's state."""
     parameter = nn.Parameter(torch.ones(3))
-    optimizer = RECIPE.make([parameter])
+    optimizer = make_optimizer(RECIPE, [parameter])
     parameter.grad = torch.ones(3)
     optimizer.step()
     assert not optimizer.state_dict()["state"] or all(
@@ -289,10 +287,10 @@ def test_recurrent_layers_have_a_rate_of_their_own(optimizer: str) -> None:
     moved = {}
     for factor in (1.0, 0.25):
         torch.manual_seed(0)
-        optimisation = Optimisation(optimizer=optimizer, learning_rate=0.1, recurrent_rate=factor)
-        network = Network("EIREHN", 6, max_depth=2)
+        optimisation = LanguageOptimisation(optimizer=optimizer, learning_rate=0.1, recurrent_rate=factor)
+        network = LanguageNetwork("EIREHN", 6, max_depth=2)
         task = LanguageModelling([LanguageModel(network, 9).double()], optimisation)
-        made = optimisation.make(task.parameters(), task.ensemble.recurrent())
+        made = make_optimizer(optimisation, task.parameters(), task.ensemble.recurrent())
         schedule = torch.optim.lr_scheduler.LambdaLR(made, lambda step: 0.5)
         before = {name: value.clone() for name, value in task.ensemble.values().items()}
         tokens = torch.randint(0, 9, (1, 3, 8), generator=torch.Generator().manual_seed(1))
@@ -307,35 +305,6 @@ def test_recurrent_layers_have_a_rate_of_their_own(optimizer: str) -> None:
         assert whole.abs().max() > 0
     assert any(name.startswith("body.") for name in moved[1.0])
     with pytest.raises(ValueError, match="recurrent_rate"):
-        Optimisation(recurrent_rate=0.0)
+        LanguageOptimisation(recurrent_rate=0.0)
     with pytest.raises(ValueError, match="soap"):
-        Optimisation(recurrent_rate=0.5, optimizer="soap")
-
-
-def test_only_texts_are_shifted() -> None:
-    with pytest.raises(ValueError, match="language models"):
-        Recipe(optimisation=Optimisation(shift=True))
-    with pytest.raises(TypeError, match="shift"):
-        Optimisation(shift=1)  # type: ignore[arg-type]
-
-
-def test_only_classes_are_smoothed() -> None:
-    for data in (TextData(), SyntheticData()):
-        with pytest.raises(ValueError, match="smoothing is for classification"):
-            Recipe(data=data, optimisation=Optimisation(smoothing=0.1))
-
-
-def test_the_rate_of_recurrent_layers_reaches_a_training(tmp_path: Path) -> None:
-    """Of one step by SGD, which moves by the rate times the gradient."""
-    recipe = small(precision="64-true", optimizer="sgd", epochs=1, batch_size=60, learning_rate=0.1)
-    start = make_task(recipe).ensemble.values()
-    moved = []
-    for factor in (1.0, 0.25):
-        own = replace(recipe, optimisation=replace(recipe.optimisation, recurrent_rate=factor))
-        train(own, tmp_path / str(factor))
-        values = read_values(tmp_path / str(factor) / "last.safetensors")
-        moved.append({name: value - start[name] for name, value in values.items()})
-    for name, whole in moved[0].items():
-        share = 0.25 if name.startswith("body.") else 1.0
-        torch.testing.assert_close(moved[1][name], share * whole, rtol=1e-9, atol=1e-15)
-        assert whole.abs().max() > 0
+        LanguageOptimisation(recurrent_rate=0.5, optimizer="soap")

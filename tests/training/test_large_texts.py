@@ -85,7 +85,7 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path) -> None:
         from helpers.language import small_language_recipe
         from helpers.resume import StopAt
         from eirehn.data.language import TextData
-        from eirehn.models import Network
+        from eirehn.models import LanguageNetwork
         from eirehn.training import fit
         from eirehn.training.callbacks import Stopped
         from dataclasses import replace
@@ -96,7 +96,7 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path) -> None:
         def train(text, run, steps):
             small = str(folder / "small.txt")
             recipe = small_language_recipe(TextData(10, None, str(folder / text), small, small), batch_size=4)
-            recipe = replace(recipe, network=Network("RNN", 4))
+            recipe = replace(recipe, network=LanguageNetwork("RNN", 4))
             for stop in steps:
                 end = StopAt(stop, killed=False)
                 fit.make_trainer = lambda recipe, path, calls: made(recipe, path, [end, *calls])

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from eirehn.data.splits import Split
-from eirehn.models import LAYERS, Network, Scaling, SequenceModel
+from eirehn.models import Scaling, SequenceModel, SequenceNetwork
+from eirehn.models.body import LAYERS
 from eirehn.training.batches import Batches, Parts
+from eirehn.training.config import ClassifierOptimisation, Optimisation
 from eirehn.training.ensemble import Ensemble
-from eirehn.training.optimisation import Optimisation
 from eirehn.training.tasks import Classification, Regression
 
 LENGTHS = torch.tensor([3, 7, 1, 5])
@@ -31,7 +32,7 @@ def padded(channels: int = 2) -> Tensor:
 def model(kind: str, *, last: bool, both: bool, scaling: Scaling | None = None) -> SequenceModel:
     kind, _, option = kind.partition(" ")
     options: dict[str, Any] = {"shortcut": {"shortcut": True}, "mean": {"pooling": "mean"}, "": {}}[option]
-    network = Network(kind, 4, num_layers=2, max_depth=3, bidirectional=both, **options)
+    network = SequenceNetwork(kind, 4, num_layers=2, max_depth=3, bidirectional=both, **options)
     return SequenceModel(network, 2, 3, last=last, scaling=scaling).double()
 
 
@@ -111,7 +112,7 @@ def test_lengths_go_with_their_sequences() -> None:
 def test_weights_of_classes() -> None:
     """The mean of weight times cross-entropy."""
     weights = [0.5, 2.0, 1.0]
-    task = Classification([model("EIREHN", last=True, both=False)], Optimisation(), class_weights=weights)
+    task = Classification([model("EIREHN", last=True, both=False)], ClassifierOptimisation(), class_weights=weights)
     prediction, target = torch.randn(1, 6, 3).double(), torch.tensor([[0, 1, 2, 1, 0, 0]])
     chances = prediction.softmax(-1)[0]
     terms = [-weights[c] * chances[row, c].log() for row, c in enumerate(target[0].tolist())]

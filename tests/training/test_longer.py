@@ -12,8 +12,8 @@ from helpers.small import small, with_network
 import eirehn.training.fit as fit
 from eirehn import cli
 from eirehn.files import RunError, read_json
+from eirehn.training.config import Recipe
 from eirehn.training.fit import with_more_epochs
-from eirehn.training.recipe import Recipe
 
 DECAY: dict[str, Any] = {"schedule": "decay", "decay": 1.2, "decay_from": 1, "average": 0.8, "clip": 0.1}
 

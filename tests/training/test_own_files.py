@@ -20,8 +20,8 @@ from eirehn.files import RunError, read_json, write_json
 from eirehn.recipes import classified, find
 from eirehn.recipes.analysis import Trained
 from eirehn.training import fit
+from eirehn.training.config import Hardware, Recipe
 from eirehn.training.folder import RunFolder
-from eirehn.training.recipe import Hardware, Recipe
 
 
 @pytest.fixture
@@ -228,11 +228,6 @@ def test_classify_by_other_networks(
     priced = [*trained(tmp_path / "priced", *words), *depth, "--optimisation.price", "0.1"]
     assert main(priced) == (0 if chooses else 2)
     assert ("price is for networks that choose their depth" in capsys.readouterr().err) != chooses
-    recipe = RunFolder(tmp_path / "run").recipe()  # one that was trained before it was refused is still a run
-    priced = replace(recipe, optimisation=replace(recipe.optimisation, price=0.1))
-    write_json(tmp_path / "run" / "recipe.json", priced.to_dict())
-    assert main(["evaluate", str(tmp_path / "run")]) == 0
-    assert main(["train", "--resume", str(tmp_path / "run")]) == 0
 
 
 def test_no_report_of_numbers(ragged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,7 +29,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
         "average": 0.9,
         "optimizer": "adamw",
         "warmup": 0.2,
-        "recurrent_rate": 0.5,
         "early": 0.5,
     },
 }

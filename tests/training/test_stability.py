@@ -14,19 +14,19 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from helpers.small import DATA, Sums, small
+from helpers.small import DATA, Sums, small, with_data
 from rich.console import Console
 
 from eirehn.cli import main
 from eirehn.files import read_json
 from eirehn.loading import read_values
 from eirehn.recipes import har
+from eirehn.training.config import Recipe
 from eirehn.training.ensemble import Ensemble
 from eirehn.training.fit import make_task, train
 from eirehn.training.folder import RunFolder
 from eirehn.training.memory import Tensors, train_in_memory
 from eirehn.training.progress import Display, Event
-from eirehn.training.recipe import Recipe
 from eirehn.training.stability import UnstableTraining
 from eirehn.training.workers import train_all
 
@@ -223,9 +223,7 @@ def test_processes_pass_their_warnings_on(tmp_path: Path) -> None:
 def test_a_stopped_seed_keeps_its_average_and_its_best_epoch(
     validation: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipe = replace(
-        small(seeds=(0, 1), epochs=5, clip=1.0, average=0.9), data=Sums(train=64, validation=validation)
-    )
+    recipe = with_data(small(seeds=(0, 1), epochs=5, clip=1.0, average=0.9), Sums(train=64, validation=validation))
     spoil(monkeypatch, {1: set(range(STEPS, 2 * STEPS))})
     with pytest.warns(UnstableTraining):
         result = train(recipe, tmp_path / "run")

@@ -9,14 +9,15 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from eirehn.models import LanguageModel, Network, SequenceModel
+from eirehn.models import LanguageModel, LanguageNetwork, SequenceModel, SequenceNetwork
+from eirehn.training.config import ClassifierOptimisation, LanguageOptimisation, Optimisation
 from eirehn.training.modules import Task
-from eirehn.training.optimisation import Optimisation
+from eirehn.training.optimizers import schedule as make_schedule
 from eirehn.training.tasks import Classification, LanguageModelling, Regression
 
 
 def members(*, last: bool) -> list[SequenceModel]:
-    return [SequenceModel(Network("EIREHN", 4, max_depth=2), 2, 3, last=last) for _ in range(2)]
+    return [SequenceModel(SequenceNetwork("EIREHN", 4, max_depth=2), 2, 3, last=last) for _ in range(2)]
 
 
 def test_regression() -> None:
@@ -29,7 +30,7 @@ def test_regression() -> None:
 
 
 def test_classification() -> None:
-    task = Classification(members(last=True), Optimisation())
+    task = Classification(members(last=True), ClassifierOptimisation())
     prediction, target = torch.randn(2, 5, 3), torch.randint(0, 3, (2, 5))
     exponentials = np.exp(prediction.numpy())
     chances = exponentials / exponentials.sum(-1, keepdims=True)
@@ -41,7 +42,7 @@ def test_classification() -> None:
 
 def test_smoothed_classes() -> None:
     """A tenth of a target's weight, dealt to 3 classes."""
-    task = Classification(members(last=True), Optimisation(smoothing=0.1))
+    task = Classification(members(last=True), ClassifierOptimisation(smoothing=0.1))
     prediction, target = torch.randn(2, 5, 3), torch.randint(0, 3, (2, 5))
     logs = prediction.numpy() - np.log(np.exp(prediction.numpy()).sum(-1, keepdims=True))
     weights = np.full((2, 5, 3), 0.1 / 3) + 0.9 * np.eye(3)[target.numpy()]
@@ -51,7 +52,7 @@ def test_smoothed_classes() -> None:
 def test_the_best_epoch_is_that_of_the_best_metric() -> None:
     """Of the lowest error, and of the highest accuracy."""
     for kind, expected in ((Regression, 1), (Classification, 2)):
-        task: Task = kind(members(last=True), Optimisation())
+        task: Task = kind(members(last=True), ClassifierOptimisation())
         for epoch, metric in enumerate([0.5, 0.2, 0.7, 0.6]):
             task.best.consider(task.sign * torch.tensor([metric, metric]).double(), epoch, task.ensemble)
         assert task.best.epoch.tolist() == [expected] * 2
@@ -62,7 +63,9 @@ def test_classes_are_learned() -> None:
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(300, 10, 2, generator=generator)
     target = (x[..., 0].sum(1) > 0).long()
-    task = Classification([SequenceModel(Network("EIREHN", 12, max_depth=3), 2, 2, last=True)], Optimisation())
+    task = Classification(
+        [SequenceModel(SequenceNetwork("EIREHN", 12, max_depth=3), 2, 2, last=True)], ClassifierOptimisation()
+    )
     optimizer = torch.optim.Adam(task.parameters(), 0.02)
     for _ in range(150):
         rows = torch.randint(0, 200, (1, 40), generator=generator)
@@ -91,7 +94,7 @@ def test_the_price_of_depth_lowers_depth() -> None:
 
 @pytest.mark.parametrize("schedule", ["constant", "cosine"])
 def test_schedules(schedule: str) -> None:
-    rate = Optimisation(schedule=schedule, warmup=0.1).rate(100)
+    rate = make_schedule(Optimisation(schedule=schedule, warmup=0.1), 100)
     assert rate(0) == pytest.approx(1 / 11)
     assert rate(10) == pytest.approx(1.0)
     assert rate(55) == pytest.approx(1.0 if schedule == "constant" else 0.5)
@@ -102,7 +105,7 @@ def test_a_rate_beyond_all_numbers() -> None:
     options: dict[str, Any] = {"schedule": "decay", "decay": 0.5, "decay_from": 0}
     with pytest.raises(ValueError, match=r"decay 0.5 makes the rate grow beyond all numbers in 1000 epochs"):
         Optimisation(epochs=1000, **options)
-    assert Optimisation(epochs=900, **options).rate(9000)(8999) == 2.0**900
+    assert make_schedule(Optimisation(epochs=900, **options), 9000)(8999) == 2.0**900
     for wrong in ("0", None):
         with pytest.raises(ValueError, match=f"decay_from must be an integer of at least 0, got {wrong!r}"):
             Optimisation(**options | {"decay_from": wrong})
@@ -136,8 +139,8 @@ def test_no_numbers(value: object) -> None:
 
 def test_language_modelling() -> None:
     """Perplexity by definition, and a text read in pieces as it is read whole."""
-    models = [LanguageModel(Network("EIREHN", 6, max_depth=2), 5) for _ in range(2)]
-    task = LanguageModelling(models, Optimisation())
+    models = [LanguageModel(LanguageNetwork("EIREHN", 6, max_depth=2), 5) for _ in range(2)]
+    task = LanguageModelling(models, LanguageOptimisation())
     tokens = torch.randint(0, 5, (3, 21))
     pieces = [(tokens[:, at : at + 5], tokens[:, at + 1 : at + 6]) for at in range(0, 20, 5)]
     perplexity, _ = task.measure(pieces, task.ensemble.values())  # type: ignore[arg-type]
@@ -154,7 +157,7 @@ def test_language_is_learned_across_batches() -> None:
     told = torch.randint(1, 3, (64, 1))
     text = torch.cat([told, torch.zeros(64, 6, dtype=torch.int64), told], 1)  # asked for in the third piece
     pieces = [(text[:, at : at + 3], text[:, at + 1 : at + 4]) for at in (0, 3)] + [(text[:, 6:7], text[:, 7:8])]
-    task = LanguageModelling([LanguageModel(Network("EIREHN", 16, max_depth=2), 3)], Optimisation())
+    task = LanguageModelling([LanguageModel(LanguageNetwork("EIREHN", 16, max_depth=2), 3)], LanguageOptimisation())
     optimizer = torch.optim.Adam(task.parameters(), 0.02)
     for _ in range(200):
         task.on_train_epoch_start()

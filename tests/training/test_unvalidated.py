@@ -4,25 +4,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from helpers.resume import StopAt, same, stopped, train_with_stops
-from helpers.small import Sums, small
+from helpers.small import Sums, small, with_data
 
 import eirehn
 import eirehn.training.fit as fit
 from eirehn.files import RunError
 from eirehn.loading import read_values
 from eirehn.training.checkpoints import KIND, MARK
-from eirehn.training.recipe import DATA, Recipe
+from eirehn.training.config import DATA, Recipe
 
 
 @pytest.fixture
 def recipe(monkeypatch: pytest.MonkeyPatch) -> Recipe:
     monkeypatch.setitem(DATA, Sums.kind, Sums)
-    return replace(small(epochs=4, learning_rate=0.05), data=Sums())
+    return with_data(small(epochs=4, learning_rate=0.05), Sums())
 
 
 @pytest.mark.parametrize("average", [0.0, 0.9])
@@ -34,15 +33,6 @@ def test_the_last_epoch_is_the_best(recipe: Recipe, average: float, tmp_path: Pa
     assert result["best_epoch"] == [4, 4]
     assert result["values"] == result["final_values"]
     assert result["best_validation"] is None
-
-
-@pytest.mark.parametrize("option", [{"sum_steps": True}, {"shift": True}])
-def test_what_cannot_be_asked_for(option: dict[str, Any], recipe: Recipe, tmp_path: Path) -> None:
-    """It would change nothing."""
-    (name,) = option
-    with pytest.raises(ValueError, match=f"{name} is for language models"):
-        fit.train(replace(recipe, optimisation=replace(recipe.optimisation, **option)), tmp_path / "run")
-    assert not (tmp_path / "run").exists()
 
 
 def test_it_goes_on_after_stops(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

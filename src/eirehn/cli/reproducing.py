@@ -21,7 +21,7 @@ from .common import (
 
 if TYPE_CHECKING:
     from ..recipes.experiments import Experiment
-    from ..training.recipe import Recipe
+    from ..training.config import Recipe
 
 
 def reproduce(given: list[str]) -> int:

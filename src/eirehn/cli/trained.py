@@ -50,7 +50,7 @@ def evaluate(given: list[str]) -> None:
             print(f"eirehn: training of seed {seed} was unstable and stopped after epoch {epoch}", file=sys.stderr)
         if asked.calibrate:
             better = calibrate(run, **options)
-            besides = RunFolder(run).recipe().network.calibrated
+            besides = getattr(RunFolder(run).recipe().network, "calibrated", False)
             _tell_calibrated(better, own=asked.split == "validation", besides=besides)
             found = {"temperatures": better.temperatures, "values": better.values}
             results["runs"][-1]["calibrated"] = found

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .common import FAILED, UsageError, console, diverged, going_on, make_parser, parse, value_of
 
 if TYPE_CHECKING:
-    from ..training.recipe import Recipe
+    from ..training.config import Recipe
 
 
 def train(given: list[str]) -> int:
     """Trains one recipe; every field of it is a flag, and a YAML file may hold any of them. `--data FILE` is short
     for `--data.path FILE`."""
     from ..recipes import find
-    from ..training.recipe import DATA, Recipe, data_kind
+    from ..training.config import DATA, PARTS, Recipe, data_kind
 
     if any(word == "--resume" or word.startswith("--resume=") for word in given):
         return _resume(given)
@@ -39,15 +39,22 @@ def train(given: list[str]) -> int:
     text = value_of("--data.kind", given) == "text" and value_of("--config", given) is None
     name = "lm" if named is None and text else named
     start = Recipe() if name is None else find(name)
-    kind = _data_kind(given) or start.data.kind
+    kind = _data_field("kind", given) or start.data.kind
     if kind != "text" and value_of("--data.level", given):
         raise UsageError("--level is for your own texts: --text TRAIN VALIDATION TEST")
-    parser.add_class_arguments(Recipe, skip={"data"})
+    task = _task(given, kind, start)
+    parser.add_class_arguments(Recipe, skip={"data", "network", "optimisation"})
+    parser.add_class_arguments(PARTS[task].network, "network")
+    parser.add_class_arguments(PARTS[task].optimisation, "optimisation")
     parser.add_class_arguments(data_kind(kind), "data")
     parser.add_argument("--data.kind", type=str, default=kind, help=f"one of {', '.join(DATA)}")
     defaults = _flat(start.to_dict())
     if kind != start.data.kind:
         defaults = {name: value for name, value in defaults.items() if not name.startswith("data.")}
+    if task != start.data.task:  # what only the other task has goes
+        known = {f"{part}.{each.name}" for part, cls in PARTS[task]._asdict().items() for each in fields(cls)}
+        parts = ("network.", "optimisation.")
+        defaults = {name: each for name, each in defaults.items() if not name.startswith(parts) or name in known}
     parser.set_defaults(_of_network(defaults, value_of("--network.kind", given)))
     asked = parse(parser, given)
     if asked.recipe != named:
@@ -94,11 +101,9 @@ def _train(recipe: Recipe, folder: Path) -> int:
 
 
 def _recipe(asked: Any) -> Recipe:
-    from dataclasses import fields
-
     from ..data.language import TextData
     from ..data.own import FileData
-    from ..training.recipe import Recipe
+    from ..training.config import Recipe
 
     content = asked.as_dict()
     recipe = Recipe.from_dict({field.name: content[field.name] for field in fields(Recipe)})
@@ -134,16 +139,25 @@ def _config_first(given: Sequence[str]) -> list[str]:
     return [word for _, word in sorted(zip(flags, given, strict=True), key=lambda pair: pair[0])]
 
 
-def _data_kind(given: Sequence[str]) -> str | None:
-    """The kind of data the flags or the YAML file name, on which it depends what other flags there are."""
+def _task(given: Sequence[str], kind: str, start: Recipe) -> str:
+    """The task of the data, on which it depends what flags a network and its optimisation have."""
+    from ..training.config import PARTS, data_kind
+
+    fallback = start.data if kind == start.data.kind else data_kind(kind)()
+    named = _data_field("task", given) if kind == "files" else None
+    return named if named in PARTS else str(fallback.task)
+
+
+def _data_field(field: str, given: Sequence[str]) -> str | None:
+    """A field of the data by the flags or the YAML file, on which it depends what other flags there are."""
     import yaml  # type: ignore[import-untyped,unused-ignore]  # it has no types, unless stubs are installed
 
-    named, path = value_of("--data.kind", given), value_of("--config", given)
+    named, path = value_of(f"--data.{field}", given), value_of("--config", given)
     if named is not None or path is None:
         return named
     try:
         content = yaml.safe_load(Path(path).read_text("utf-8"))
-        return str(content["data"]["kind"])
+        return str(content["data"][field])
     except (OSError, ValueError, KeyError, TypeError, yaml.YAMLError):
         return None  # whatever is wrong with it, the parser says it better
 

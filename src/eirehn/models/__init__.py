@@ -1,18 +1,20 @@
 """Whole models: a recurrent network of the family and a head for regression, classification or language."""
 
-from .language import LanguageModel, word_mask
-from .network import ELASTIC, FIXED, LAYERS, SHALLOW, Network, Outcome
+from .body import Outcome
+from .config import ELASTIC, FIXED, KINDS, SHALLOW, LanguageNetwork, Network, SequenceNetwork
+from .language import LanguageModel
 from .sequence import Scaling, SequenceModel
 
 __all__ = [
     "ELASTIC",
     "FIXED",
-    "LAYERS",
+    "KINDS",
     "SHALLOW",
     "LanguageModel",
+    "LanguageNetwork",
     "Network",
     "Outcome",
     "Scaling",
     "SequenceModel",
-    "word_mask",
+    "SequenceNetwork",
 ]

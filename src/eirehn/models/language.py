@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from ..cells.base import default_bound, fill_uniform
 from ..checks import positive_int
-from .network import ELASTIC, FIXED, Network, Outcome
+from .body import Outcome, build_body, run_body
+from .config import ELASTIC, FIXED, LanguageNetwork
 from .pointer import PointerSentinel
 
 if TYPE_CHECKING:
@@ -28,24 +29,22 @@ class LanguageModel(nn.Module):
 
     With `network.calibrated` logits are divided by `temperature`, 1 until it is set, when it is not training.
 
-    >>> model = LanguageModel(Network("EIREHN", hidden_size=20), vocabulary=50)
+    >>> model = LanguageModel(LanguageNetwork("EIREHN", hidden_size=20), vocabulary=50)
     >>> model(torch.zeros(8, 35, dtype=torch.int64)).shape
     torch.Size([8, 35, 50])
     """
 
     tokens: Vocabulary | None = None  # what the numbers stand for, where `eirehn.load` found it
 
-    def __init__(self, network: Network, vocabulary: int) -> None:
+    def __init__(self, network: LanguageNetwork, vocabulary: int) -> None:
         super().__init__()
-        if network.bidirectional:
-            raise ValueError("a language model reads one way: network.bidirectional must be false")
         self.network = network
         self.vocabulary = positive_int("vocabulary", vocabulary)
         self.by_step = network.step_masks or network.kind not in FIXED + ELASTIC
         body = replace(network, input_dropout=0.0) if self.by_step else network
         size, hidden = network.embedding_size or network.hidden_size, network.hidden_size
         self.embedding = nn.Embedding(vocabulary, size)
-        self.body = body.build(size)
+        self.body = build_body(body, size)
         self.narrowing = None if size == hidden else nn.Parameter(torch.empty(size, hidden))
         self.output = None if network.tied else nn.Parameter(torch.empty(vocabulary, size))
         self.bias = nn.Parameter(torch.zeros(vocabulary))
@@ -81,8 +80,8 @@ class LanguageModel(nn.Module):
         if target is not None and self.temperature is not None and not self.training:
             raise ValueError("target must be None for a calibrated model that is not training")
         own, memory = hx if self.pointer is not None and hx is not None else (hx, None)
-        options: dict[str, Any] = {"max_depth": max_depth, "with_cost": with_cost}
-        out, state, depth, cost = self.network.run(self.body, self._embedded(tokens), own, **options)
+        embedded = self._embedded(tokens)
+        out, state, depth, cost = run_body(self.body, embedded, own, max_depth=max_depth, with_cost=with_cost)
         logits = self._logits(out)
         if self.pointer is not None:
             with torch.autocast(out.device.type, enabled=False):

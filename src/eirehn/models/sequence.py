@@ -10,7 +10,9 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ..checks import positive_int
-from .network import Network, Outcome
+from .body import Outcome, build_body, run_body
+from .body import output_size as body_size
+from .config import SequenceNetwork
 
 
 @dataclass(frozen=True)
@@ -38,14 +40,14 @@ def _double(values: tuple[float, ...], like: Tensor) -> Tensor:
 class SequenceModel(nn.Module):
     """A network and a linear head, at every time step or, with `last`, once for a sequence, by `network.pooling`.
 
-    >>> model = SequenceModel(Network("EIREHN", hidden_size=20), input_size=2, output_size=2)
+    >>> model = SequenceModel(SequenceNetwork("EIREHN", hidden_size=20), input_size=2, output_size=2)
     >>> model(torch.zeros(8, 20, 2)).shape
     torch.Size([8, 20, 2])
     """
 
     def __init__(
         self,
-        network: Network,
+        network: SequenceNetwork,
         input_size: int,
         output_size: int,
         *,
@@ -53,28 +55,14 @@ class SequenceModel(nn.Module):
         scaling: Scaling | None = None,
     ) -> None:
         super().__init__()
-        of_text = (
-            network.word_dropout,
-            network.output_dropout,
-            network.step_masks,
-            network.embedding_size,
-            not network.tied,
-            network.pointer,
-            network.calibrated,
-        )
-        if any(of_text):
-            raise ValueError(
-                "word_dropout, output_dropout, step_masks, embedding_size, tied, pointer and calibrated belong to "
-                "language models"
-            )
         self.network = network
         self.input_size = positive_int("input_size", input_size)
         self.output_size = positive_int("output_size", output_size)
         self.last = last
         self.scaling = scaling
         self.classes: tuple[Any, ...] = ()  # what the outputs of a classification stand for, where that is known
-        self.body = network.build(input_size)
-        self.head = nn.Linear(network.output_size, output_size)
+        self.body = build_body(network, input_size)
+        self.head = nn.Linear(body_size(network), output_size)
 
     def forward(
         self, x: Tensor, hx: Any = None, *, lengths: Tensor | None = None, max_depth: int | None = None
@@ -99,8 +87,7 @@ class SequenceModel(nn.Module):
         if self.scaling is not None:
             x = self.scaling.inputs(x, self.head.weight)
         given = x if lengths is None else pack_padded_sequence(x, lengths.cpu(), True, enforce_sorted=False)
-        options: dict[str, Any] = {"max_depth": max_depth, "with_cost": with_cost}
-        out, state, depth, cost = self.network.run(self.body, given, hx, **options)
+        out, state, depth, cost = run_body(self.body, given, hx, max_depth=max_depth, with_cost=with_cost)
         if lengths is not None:  # packing stops at the longest
             out, _ = pad_packed_sequence(out, True, total_length=x.size(1))
             depth = _padded(depth, x.size(1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..checks import nearest
-from ..training.recipe import Recipe
+from ..training.config import Recipe
 from . import har, own, ptb, synthetic
 
 

@@ -19,8 +19,8 @@ from ..files import RunError
 from ..loading import load
 from ..models import ELASTIC, FIXED, SequenceModel
 from ..report.content import Curve, DepthHistogram, EarlyCurve, Example, Saving, TrueDepth
+from ..training.config import Recipe
 from ..training.folder import RunFolder
-from ..training.recipe import Recipe
 from .results import label, spread
 
 EXAMPLES = 6

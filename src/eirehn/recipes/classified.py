@@ -12,12 +12,12 @@ import torch
 from torch import Tensor
 
 from ..data.splits import Split
-from ..models import ELASTIC, FIXED, Network, SequenceModel
+from ..models import ELASTIC, FIXED, Network, SequenceModel, SequenceNetwork
 from ..report.classification import ClassDepth, Confusion, Window
 from ..report.content import DepthHistogram, EarlyCurve, Report, Saving
 from ..report.metric import METRICS
 from ..training.batches import Parts
-from ..training.recipe import Recipe
+from ..training.config import Recipe
 from . import analysis
 from .analysis import Trained, split_for_test
 from .results import spread
@@ -219,7 +219,7 @@ def content(
     priced = [run for run in elastic if run.recipe.optimisation.price]
     family = [run for run in elastic if priced and run.recipe.network == priced[0].recipe.network]
     like = family[0].recipe.network if family else None
-    fixed = [run for run in alive if like and _comparable(run.recipe.network, like)]
+    fixed = [run for run in alive if like is not None and _comparable(run.recipe.network, like)]
     largest = largest_of_each(alive)
     deep = [run for run in elastic if run in family or run in largest]
     return Report(
@@ -242,6 +242,8 @@ def content(
 
 def _comparable(network: Network, elastic: Network) -> bool:
     """Whether it has a fixed depth, and else no more and no less than the elastic one."""
+    if not isinstance(network, SequenceNetwork) or not isinstance(elastic, SequenceNetwork):
+        return False
     return network.kind in FIXED and (network.shortcut, network.pooling) == (elastic.shortcut, elastic.pooling)
 
 

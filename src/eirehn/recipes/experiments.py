@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from ..models import Network
-from ..training.recipe import Recipe
+from ..models import LanguageNetwork, SequenceNetwork
+from ..training.config import Recipe
 from . import har, ptb, synthetic
 
 
@@ -31,7 +31,7 @@ class Cut:
             data=recipe.data if self.sequences is None else recipe.data.smaller(self.sequences),
         )
 
-    def _network(self, network: Network) -> Network:
+    def _network(self, network: SequenceNetwork | LanguageNetwork) -> SequenceNetwork | LanguageNetwork:
         if self.units is None or network.hidden_size <= self.units:
             return network
         return replace(network, hidden_size=self.units, hyper_size=None)

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..data.har import HarData
-from ..models import Network
-from ..training.optimisation import Optimisation
-from ..training.recipe import Recipe
+from ..models import SequenceNetwork
+from ..training.config import ClassifierOptimisation, Recipe
 
-PAPER = Optimisation(epochs=100, batch_size=200, optimizer="adam", learning_rate=0.0025)
+PAPER = ClassifierOptimisation(epochs=100, batch_size=200, optimizer="adam", learning_rate=0.0025)
 SIZES = {"RNN": (32, 48, 64), "LSTM": (16, 24, 32)}
 RHN_DEPTHS = (1, 2, 3)
 ELASTIC_SIZES = (32, 40, 48)
@@ -25,29 +24,32 @@ def table2() -> list[Recipe]:
     """The 12 rows of Table 2, by the published parameter counts: EI-REHN with one layer, the others with two, and
     each with a linear map of the input added to what its first layer puts out."""
     return [
-        *(_recipe(Network(kind, size, 2, shortcut=True)) for kind, sizes in SIZES.items() for size in sizes),
-        *(_recipe(Network("RHN", 32, 2, max_depth=depth, shortcut=True)) for depth in RHN_DEPTHS),
+        *(
+            _recipe(SequenceNetwork(kind, size, 2, shortcut=True))
+            for kind, sizes in SIZES.items()
+            for size in sizes
+        ),
+        *(_recipe(SequenceNetwork("RHN", 32, 2, max_depth=depth, shortcut=True)) for depth in RHN_DEPTHS),
         *(_recipe(elastic(size)) for size in ELASTIC_SIZES),
     ]
 
 
 def variants() -> list[Recipe]:
     """EI-REHN with two layers, as the text of the paper has it; and the best row of each kind without the map."""
-    best = ("har-lstm-32", "har-rhn-32-depth-1", "har-ei-rehn-48")
-    plain = [each.network for each in table2() if each.name in best]
+    best = SequenceNetwork("LSTM", 32, 2), SequenceNetwork("RHN", 32, 2, max_depth=1), elastic(48)
     return [
         *(_recipe(replace(elastic(size), num_layers=2)) for size in ELASTIC_SIZES),
-        *(_recipe(replace(network, shortcut=False)) for network in plain),
+        *(_recipe(replace(network, shortcut=False)) for network in best),
     ]
 
 
 def best() -> Recipe:
     """Our own recipe; the lab notebook has its search. It reads both ways, four steps at once, and sees each window
     as if the phone had sat a little differently each time."""
-    network = Network(
+    network = SequenceNetwork(
         "EIREHN", 56, max_depth=2, weight_update="paper", bidirectional=True, pooling="mean", start=FLAT
     )
-    optimisation = Optimisation(
+    optimisation = ClassifierOptimisation(
         epochs=60,
         batch_size=200,
         optimizer="adamw",
@@ -63,7 +65,7 @@ def best() -> Recipe:
 def priced() -> list[Recipe]:
     """What depth is spent on, once it has a price: one direction and deeper than our best, else trained like it."""
     own = best()
-    network = Network("EIREHN", 64, max_depth=4, weight_update="paper", pooling="mean", start=START)
+    network = SequenceNetwork("EIREHN", 64, max_depth=4, weight_update="paper", pooling="mean", start=START)
     return [
         replace(
             own,
@@ -79,11 +81,11 @@ def recipes() -> list[Recipe]:
     return [*table2(), *variants(), best(), *priced()]
 
 
-def elastic(size: int) -> Network:
-    return Network("EIREHN", size, max_depth=MAX_DEPTH, weight_update="paper", shortcut=True, start=START)
+def elastic(size: int) -> SequenceNetwork:
+    return SequenceNetwork("EIREHN", size, max_depth=MAX_DEPTH, weight_update="paper", shortcut=True, start=START)
 
 
-def distinction(network: Network, data: HarData) -> str:
+def distinction(network: SequenceNetwork, data: HarData) -> str:
     """What tells rows of one kind and size apart in a table."""
     words = []
     if network.kind == "RHN":
@@ -97,7 +99,7 @@ def distinction(network: Network, data: HarData) -> str:
     return "".join(f", {word}" for word in words)
 
 
-def _recipe(network: Network) -> Recipe:
+def _recipe(network: SequenceNetwork) -> Recipe:
     kind = "ei-rehn" if network.kind == "EIREHN" else network.kind.lower()
     data = HarData(held_out=0)
     words = distinction(network, data).replace(", ", "-").replace(" ", "-")

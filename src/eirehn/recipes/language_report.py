@@ -12,8 +12,8 @@ from ..report.content import Curve, Report
 from ..report.language import TableRow
 from ..report.metric import METRICS
 from ..report.published import published
+from ..training.config import Recipe
 from ..training.folder import RunFolder
-from ..training.recipe import Recipe
 from . import analysis, reading
 from .analysis import Trained
 from .results import paper_figure

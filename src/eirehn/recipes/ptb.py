@@ -6,11 +6,10 @@ from dataclasses import replace
 
 from ..data.language import TextData
 from ..data.ptb import PtbData
-from ..models import Network
-from ..training.optimisation import Optimisation
-from ..training.recipe import Hardware, Recipe
+from ..models import LanguageNetwork
+from ..training.config import Hardware, LanguageOptimisation, Recipe
 
-PAPER = Optimisation(
+PAPER = LanguageOptimisation(
     epochs=500,
     batch_size=20,
     optimizer="sgd",
@@ -29,7 +28,7 @@ that falls faster does worse."""
 SLOWER = replace(SHORTER, decay=1.005, recurrent_rate=0.5, shift=True, average=0.99998)
 """EI-REHN's: a rate that falls to a quarter, of the recurrent layer half of it, and a running average of the
 weights, at each step over about the last tenth of all before it; each epoch begins elsewhere in the text."""
-ZAREMBA = Optimisation(
+ZAREMBA = LanguageOptimisation(
     epochs=55,
     batch_size=20,
     optimizer="sgd",
@@ -44,8 +43,10 @@ START = {"weight_bound": 0.04, "gate_bias": -2.0}
 STEEP = {"weight_bound": 0.04, "gate_bias": -1.0, "alpha": 0.25}
 """EI-REHN's by SGD. The paper does not say where its elastic gates start; from ones that fall slowly (0.05) with
 RHN's gate bias of -2, and a rate that fell faster, it got lost. Tried with 1200 units and depths 2, 4 and 5."""
-HIGHWAY = Network(word_dropout=0.25, input_dropout=0.75, hidden_dropout=0.25, output_dropout=0.75, start=START)
-OURS = Network(
+HIGHWAY = LanguageNetwork(
+    word_dropout=0.25, input_dropout=0.75, hidden_dropout=0.25, output_dropout=0.75, start=START
+)
+OURS = LanguageNetwork(
     "EIREHN",
     max_depth=4,
     word_dropout=0.1,
@@ -56,7 +57,7 @@ OURS = Network(
     start={**START, "alpha": 0.05},
 )
 RECURSIVE = replace(OURS, hidden_size=1200, hyper_size=600, weight_update="recursive")
-MELIS = Optimisation(
+MELIS = LanguageOptimisation(
     epochs=88,
     batch_size=32,
     optimizer="adam",
@@ -152,7 +153,7 @@ def rhn(size: int, depth: int) -> Recipe:
 
 def lstm(size: int) -> Recipe:
     """The large regularised LSTM of Zaremba et al. (2014)."""
-    network = Network(
+    network = LanguageNetwork(
         "LSTM",
         size,
         num_layers=2,
@@ -167,7 +168,7 @@ def lstm(size: int) -> Recipe:
 
 def pointer(size: int) -> Recipe:
     """An LSTM with a pointer sentinel over 100 words (Merity et al. 2016), by Zaremba et al.'s medium recipe."""
-    network = Network(
+    network = LanguageNetwork(
         "LSTM",
         size,
         num_layers=2,
@@ -188,7 +189,7 @@ def own_text() -> Recipe:
     kept are an average over about the last tenth of all steps, which overfits less."""
     return Recipe(
         name="lm",
-        network=Network(
+        network=LanguageNetwork(
             "EIREHN",
             400,
             max_depth=4,
@@ -200,7 +201,7 @@ def own_text() -> Recipe:
             start={"weight_bound": 0.04},
         ),
         data=TextData(),
-        optimisation=Optimisation(
+        optimisation=LanguageOptimisation(
             epochs=30,
             batch_size=20,
             optimizer="adamw",
@@ -216,5 +217,5 @@ def own_text() -> Recipe:
     )
 
 
-def _recipe(name: str, network: Network, optimisation: Optimisation) -> Recipe:
+def _recipe(name: str, network: LanguageNetwork, optimisation: LanguageOptimisation) -> Recipe:
     return Recipe(name, network, PtbData(), optimisation, seeds=(0,), hardware=Hardware(precision="bf16-mixed"))

@@ -11,10 +11,10 @@ from ..data.language import TextData
 from ..data.own import FileData
 from ..files import RunError, write_json
 from ..report.html import write_report
+from ..training.config import Recipe
 from ..training.folder import RunFolder
 from ..training.progress import Event
 from ..training.provenance import provenance
-from ..training.recipe import Recipe
 from ..training.workers import train_all
 from . import analysis, classified, language_report, synthetic_report
 from .experiments import Cut, Experiment

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from ..data.har import HarData
-from ..models import SHALLOW, Network
+from ..models import SHALLOW, LanguageNetwork, Network
 from ..report.published import published
-from ..training.recipe import Hardware, Recipe
+from ..training.config import Hardware, Recipe
 from ..training.stability import stopped_seeds
 from . import har, ptb, synthetic
 
@@ -35,14 +35,13 @@ def label(recipe: Recipe) -> str:
     by_depth = recipe.data.task == "language" and network.kind not in SHALLOW
     if network.kind == "SRHN" or by_depth:
         text += f", depth {network.max_depth}"
-    if network.pointer:
-        text += ", pointer"
-    if network.calibrated:
-        text += ", calibrated"
-    if isinstance(recipe.data, HarData):
+    if isinstance(network, LanguageNetwork):
+        text += ", pointer" if network.pointer else ""
+        text += ", calibrated" if network.calibrated else ""
+        if network.embedding_size not in (None, network.hidden_size):
+            text += f", words of {network.embedding_size}"
+    elif isinstance(recipe.data, HarData):
         text += har.distinction(network, recipe.data)
-    if network.embedding_size not in (None, network.hidden_size):
-        text += f", words of {network.embedding_size}"
     if recipe.name.endswith(OWN):
         text += ", our recipe"
     if recipe.name.endswith("ptb-short"):

@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..data.synthetic import SyntheticData
-from ..models import Network
-from ..training.optimisation import Optimisation
-from ..training.recipe import Recipe
+from ..models import SequenceNetwork
+from ..training.config import Optimisation, Recipe
 
 PAPER = Optimisation(epochs=100, batch_size=20, optimizer="adam", learning_rate=0.01)
 SIZES = {"RNN": (20, 30, 40), "LSTM": (10, 15, 20), "RHN": (10, 15, 20), "EIREHN": (10, 15, 20)}
@@ -47,7 +46,7 @@ def priced() -> list[Recipe]:
     """EI-REHN-20 from gates that fall slowly, which keeps more of its depth open, with a depth penalty from none to
     large."""
     start = {"alpha": 0.05, "gate_bias": 0.0}
-    elastic = Network("EIREHN", 20, max_depth=6, weight_update="paper", start=start)
+    elastic = SequenceNetwork("EIREHN", 20, max_depth=6, weight_update="paper", start=start)
     return [
         Recipe(
             name=f"synthetic-ei-rehn-20-price-{price:.0e}" if price else "synthetic-ei-rehn-20-price-0",
@@ -97,6 +96,6 @@ def _recipe(kind: str, size: int, depth: int, suffix: str = "") -> Recipe:
     name = f"synthetic-{NAMES.get(kind, kind.lower())}-{size}{suffix}"
     return Recipe(
         name=name,
-        network=Network(kind, size, max_depth=depth, weight_update="paper", start=STARTS.get(kind, {})),
+        network=SequenceNetwork(kind, size, max_depth=depth, weight_update="paper", start=STARTS.get(kind, {})),
         optimisation=PAPER,
     )

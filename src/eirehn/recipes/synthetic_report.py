@@ -9,7 +9,7 @@ from ..data.floor import bayes_floor
 from ..data.synthetic import SyntheticData
 from ..models import ELASTIC
 from ..report.content import Report
-from ..training.recipe import Recipe
+from ..training.config import Recipe
 from . import analysis
 
 task = "Trained on the synthetic task."

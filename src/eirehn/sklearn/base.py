@@ -20,9 +20,8 @@ from torch import Tensor
 from ..checks import boolean, finite, positive_int
 from ..data.arrays import check_single, moments
 from ..data.splits import Split, Splits
-from ..models import ELASTIC, FIXED, Network, Outcome, Scaling, SequenceModel
-from ..training.optimisation import Optimisation
-from ..training.recipe import Hardware, Recipe
+from ..models import ELASTIC, FIXED, Outcome, Scaling, SequenceModel, SequenceNetwork
+from ..training.config import PARTS, Hardware, Recipe
 from .cases import Cases, batches, channels, chosen, read_cases, steps
 
 AT_ONCE = 256
@@ -134,8 +133,8 @@ class ElasticEstimator(BaseEstimator):
         estimator: Self = read(cls, Path(path))
         return estimator
 
-    def _network(self) -> Network:
-        return Network(
+    def _network(self) -> SequenceNetwork:
+        return SequenceNetwork(
             self.kind,
             hidden_size=whole("hidden_size", self.hidden_size),
             num_layers=whole("num_layers", self.num_layers),
@@ -154,7 +153,7 @@ class ElasticEstimator(BaseEstimator):
             name=type(self).__name__,
             network=self._network(),
             data=data,
-            optimisation=Optimisation(
+            optimisation=PARTS[data.task].optimisation(
                 epochs=whole("epochs", self.epochs),
                 batch_size=whole("batch_size", self.batch_size),
                 optimizer="adamw",

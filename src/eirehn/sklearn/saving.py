@@ -15,7 +15,8 @@ from torch import Tensor
 
 from ..files import RunError, replacing
 from ..loading import read_scaling
-from ..models import Network, SequenceModel
+from ..models import SequenceModel, SequenceNetwork
+from ..models.config import network_fields
 
 FORMAT = "eirehn estimator 1"
 LARGEST = 2 << 30
@@ -136,7 +137,7 @@ def _content(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
 def _members(about: dict[str, Any], values: dict[str, Tensor]) -> list[SequenceModel]:
     form = about["model"]
-    network = Network(**form["network"])
+    network = SequenceNetwork(**network_fields(SequenceNetwork, form["network"]))
     count = about["members"]
     for number in (network.num_layers, network.max_depth, count):
         if not isinstance(number, int) or not 0 < number <= MOST:

@@ -16,10 +16,10 @@ from ..data.splits import Split, Splits
 from ..data.vocabulary import Vocabulary
 from ..files import RunError, read_json
 from ..loading import KEPT, check_values, read_values
+from .config import Recipe
 from .fit import final_parts, make_task, precision
 from .folder import RunFolder
 from .modules import Task
-from .recipe import Recipe
 
 TEMPERATURES = (0.6, 1.6)
 """Where `calibrate` looks."""

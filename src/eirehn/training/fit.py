@@ -26,17 +26,17 @@ from ..data.splits import Split, Splits
 from ..data.vocabulary import Vocabulary
 from ..files import RunError, read_json, replacing, write_json
 from ..loading import best_member, read_values
-from ..models import ELASTIC, LanguageModel, SequenceModel
+from ..models import LanguageModel, LanguageNetwork, SequenceModel
 from .batches import Batches, Parts
 from .callbacks import History, Saving
 from .checkpoints import WholeFiles, seeded
 from .columns import Columns, Windows
+from .config import LanguageOptimisation, Recipe
 from .ensemble import Model
 from .folder import LOGS, RunFolder
 from .modules import Task
 from .progress import Event, Telling
 from .provenance import provenance
-from .recipe import Recipe
 from .stability import Watch
 from .tasks import Classification, LanguageModelling, Regression
 
@@ -59,8 +59,6 @@ def train(
     once where that had ended. `callbacks` are Lightning's; they are called before ours and before a save."""
     check(recipe)  # what cannot be is told before anything is written
     run = RunFolder(folder)
-    if not run.exists():
-        check_new(recipe)
     if not first_process():
         done = run.read_result()
         return done if done is not None else _train(recipe, run, tell, save_seconds, callbacks)
@@ -194,17 +192,6 @@ def check(recipe: Recipe) -> None:
         Columns(recipe.data.load().train, recipe.optimisation.batch_size, recipe.data.steps)
 
 
-def check_new(recipe: Recipe) -> None:
-    """That nothing is asked for which would change nothing. Runs that were trained with it all the same go on."""
-    own, kind = recipe.optimisation, recipe.network.kind
-    if own.price and kind not in (*ELASTIC, "ACT"):
-        raise ValueError(f"price is for networks that choose their depth, which {kind} does not")
-    if own.sum_steps and recipe.data.task != "language":
-        raise ValueError("sum_steps is for language models")
-    if recipe.network.pooling != "last" and recipe.data.task == "language":
-        raise ValueError("pooling is for classes of whole sequences, not for language models")
-
-
 def make_task(recipe: Recipe) -> Task:
     members = []
     for seed in recipe.seeds:
@@ -220,7 +207,7 @@ def make_task(recipe: Recipe) -> Task:
 
 def make_model(recipe: Recipe) -> Model:
     data = recipe.data
-    if data.task == "language":
+    if isinstance(recipe.network, LanguageNetwork):
         return LanguageModel(recipe.network, data.output_size)
     return SequenceModel(recipe.network, data.input_size, data.output_size, last=asks_once(data))
 
@@ -279,6 +266,7 @@ def training_batches(recipe: Recipe, train: Split, *, rank: int = 0, world: int 
     """One pass over the training data."""
     data, seeds, batch_size = recipe.data, recipe.seeds, recipe.optimisation.batch_size
     if isinstance(data, LanguageData):
+        assert isinstance(recipe.optimisation, LanguageOptimisation)
         begins = seeds if recipe.optimisation.shift else None
         return Columns(train, batch_size, data.steps, len(seeds), rank=rank, world=world, seeds=begins)
     tensors = [each for each in train if each is not None]
@@ -288,7 +276,7 @@ def training_batches(recipe: Recipe, train: Split, *, rank: int = 0, world: int 
 def most_tokens(recipe: Recipe, device: torch.device) -> int:
     """To validate at once: a GPU is done with few sooner than it is told of the next. What is told of each, and
     what the network makes of it, takes some hundred megabytes; what a pointer looks at grows with their square."""
-    if device.type != "cuda" or recipe.network.pointer:
+    if device.type != "cuda" or bool(getattr(recipe.network, "pointer", False)):
         return Windows.size
     wide = max(recipe.data.output_size, 8 * recipe.network.hidden_size)
     return max(Windows.size, min(4096, 2**25 // (len(recipe.seeds) * wide)))

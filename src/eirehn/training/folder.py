@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import IO, Any
 
 from ..files import RunError, lock, read_json, write_json
-from .recipe import Recipe
+from .config import Recipe
 
 OWN = (
     "recipe.json",

@@ -13,10 +13,10 @@ import torch
 from ..data.splits import Splits
 from ..models import SequenceModel
 from .checkpoints import seeded
-from .fit import Data, check_new, interruptible, make_task, make_trainer, quiet
+from .config import Recipe
+from .fit import Data, interruptible, make_task, make_trainer, quiet
 from .modules import Task
 from .progress import Event, Telling
-from .recipe import Recipe
 from .stability import Watch
 
 ONE_AT_A_TIME = threading.Lock()
@@ -69,7 +69,6 @@ def train_in_memory(
 
 
 def _train(recipe: Recipe, patience: int | None, tell: Callable[[Event], None] | None) -> list[SequenceModel]:
-    check_new(recipe)
     task = make_task(recipe)
     rise = int(recipe.optimisation.warmup * recipe.optimisation.epochs)
     callbacks: list[pl.Callback] = [Watch(recipe)]

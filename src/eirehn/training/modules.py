@@ -18,8 +18,9 @@ from ..models import Outcome
 from .averages import Averages
 from .best import Best
 from .capture import Captured
+from .config import Optimisation
 from .ensemble import Ensemble, Model
-from .optimisation import Optimisation
+from .optimizers import early_stop, make_optimizer, schedule
 
 
 class Task(pl.LightningModule):
@@ -76,11 +77,11 @@ class Task(pl.LightningModule):
         """Sets by those sums of an epoch, (K, M), what the next one is validated with."""
 
     def configure_optimizers(self) -> Any:
-        optimizer = self.optimisation.make(self.parameters(), self.ensemble.recurrent())
+        optimizer = make_optimizer(self.optimisation, self.parameters(), self.ensemble.recurrent())
         # Not Lightning's estimate, which asks for the data before the position in it is restored.
         steps = self.optimisation.epochs * len(self.trainer.datamodule.train_dataloader())  # type: ignore[attr-defined]
-        schedule = LambdaLR(optimizer, self.optimisation.rate(steps))
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+        scheduler = LambdaLR(optimizer, schedule(self.optimisation, steps))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
 
     def on_train_start(self) -> None:
         self.sums, self.skipped = self.sums.to(self.device), self.skipped.to(self.device)
@@ -93,12 +94,12 @@ class Task(pl.LightningModule):
 
     def _set_rate(self) -> None:
         """That of the next step, which a checkpoint has, too; but of the recipe that it was saved by."""
-        schedule = self.lr_schedulers()
-        assert isinstance(schedule, LambdaLR)
+        scheduler = self.lr_schedulers()
+        assert isinstance(scheduler, LambdaLR)
         for group, base, factor in zip(
-            schedule.optimizer.param_groups, schedule.base_lrs, schedule.lr_lambdas, strict=True
+            scheduler.optimizer.param_groups, scheduler.base_lrs, scheduler.lr_lambdas, strict=True
         ):
-            group["lr"] = base * factor(schedule.last_epoch)
+            group["lr"] = base * factor(scheduler.last_epoch)
 
     def _can_capture(self) -> bool:
         splits = getattr(self.trainer.datamodule, "splits", None)  # type: ignore[attr-defined]
@@ -135,7 +136,7 @@ class Task(pl.LightningModule):
 
     def training_step(self, batch: tuple[Any, ...], batch_index: int) -> Tensor | None:
         if self.optimisation.early:
-            self.stop = self.optimisation.stop(self.global_step, self.max_depth)
+            self.stop = early_stop(self.optimisation, self.global_step, self.max_depth)
         if self.captured is None:
             return self.loss(batch)
         self._batch = batch  # for optimizer_step, which is not inside Lightning's autocast
@@ -161,8 +162,6 @@ class Task(pl.LightningModule):
         return errors.sum() * (share * self.scale(target))
 
     def configure_gradient_clipping(self, *_: Any, **__: Any) -> None:
-        if self.optimisation.penalty:
-            self.ensemble.add_penalty(self.optimisation.penalty)
         if self.optimisation.clip is not None:
             self.skipped += self.ensemble.clip_gradients(self.optimisation.clip)
 

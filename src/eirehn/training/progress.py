@@ -13,8 +13,8 @@ import pytorch_lightning as pl
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
+from .config import Recipe
 from .modules import Task
-from .recipe import Recipe
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ import pytorch_lightning as pl
 
 from ..checks import UnstableTraining
 from ..models import ELASTIC, SHALLOW
+from .config import Recipe
 from .modules import Task
-from .recipe import Recipe
 
 __all__ = ["UnstableTraining", "Watch", "stopped_seeds"]
 

@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.utils._pytree import tree_map
 
 from ..ops.entropy import cross_entropies
+from .config import ClassifierOptimisation, LanguageOptimisation
 from .ensemble import Model
 from .modules import Task
-from .optimisation import Optimisation
 
 TEMPERATURE_BOUNDS = (0.1, 10.0)
 """Of a calibrated model."""
@@ -41,12 +41,13 @@ class Classification(Task):
 
     metric = "accuracy"
     sign = -1
+    optimisation: ClassifierOptimisation
     class_weights: Tensor | None
 
     def __init__(
         self,
         members: Sequence[Model],
-        optimisation: Optimisation,
+        optimisation: ClassifierOptimisation,
         *,
         class_weights: Sequence[float] | None = None,
     ) -> None:
@@ -72,8 +73,9 @@ class LanguageModelling(Task):
     """Cross-entropy of the next token; its metric is the perplexity. A batch goes on where the last one ended."""
 
     metric = "perplexity"
+    optimisation: LanguageOptimisation
 
-    def __init__(self, members: Sequence[Model], optimisation: Optimisation) -> None:
+    def __init__(self, members: Sequence[Model], optimisation: LanguageOptimisation) -> None:
         super().__init__(members, optimisation)
         self.by_target = getattr(members[0], "pointer", None) is not None
         names = self.ensemble.names
@@ -94,6 +96,11 @@ class LanguageModelling(Task):
     def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
         entropies = self._entropies(prediction, target).double()
         return entropies.sum(1), entropies.size(1)
+
+    def configure_gradient_clipping(self, *_: Any, **__: Any) -> None:
+        if self.optimisation.penalty:
+            self.ensemble.add_penalty(self.optimisation.penalty)
+        super().configure_gradient_clipping()
 
     def calibration_sums(self, prediction: Tensor, target: Tensor) -> list[Tensor]:
         """The first and the second derivative of each member's loss by a factor on its logits, where that is 1."""

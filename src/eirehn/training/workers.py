@@ -19,10 +19,10 @@ import torch
 
 from ..files import RunError
 from .callbacks import Stopped
+from .config import Recipe
 from .folder import RunFolder
 from .progress import Event
 from .provenance import cores
-from .recipe import Recipe
 from .stability import UnstableTraining
 
 

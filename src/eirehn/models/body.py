@@ -1,0 +1,158 @@
+"""The recurrent layers of a model, as its config describes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
+from torch.utils._pytree import tree_map
+
+from ..cells import GRU, LSTM, RNN
+from ..cells.base import default_bound, fill_uniform
+from ..cells.lstm import OneBias
+from ..layers import ACT, EIREHN, RHN, SREHN, SRHN
+from .config import ELASTIC, FIXED, Network, SequenceNetwork
+
+LAYERS: dict[str, Callable[..., Any]] = {
+    "RNN": RNN,
+    "GRU": GRU,
+    "LSTM": LSTM,
+    "RHN": RHN,
+    "SRHN": SRHN,
+    "SREHN": SREHN,
+    "EIREHN": EIREHN,
+    "ACT": ACT,
+}
+DEPTH_NAMES = {"RHN": "depth", "SRHN": "depth", "SREHN": "max_depth", "EIREHN": "max_depth", "ACT": "max_depth"}
+
+
+class Outcome(NamedTuple):
+    """What a model makes of a batch."""
+
+    prediction: Tensor
+    state: Any  # as the network's h_n
+    depth: Tensor  # (layers · directions, B, T): inner steps taken
+    cost: Tensor | None  # of the same shape
+
+
+class Result(NamedTuple):
+    """What recurrent layers make of a batch."""
+
+    out: Any  # (B, T, H · directions), or packed
+    state: Any
+    depth: Tensor  # (layers · directions, B, T)
+    cost: Tensor | None
+
+
+def build_body(network: Network, input_size: int) -> Any:
+    """The layers, batch first, with initial values drawn from torch's generator."""
+    if not isinstance(network, SequenceNetwork) or not network.shortcut:
+        return _layers(network, input_size, network.num_layers, network.dropout)
+    size = output_size(network)
+    first = _layers(network, input_size, 1, 0.0)
+    above = network.num_layers - 1
+    rest = _layers(network, size, above, 0.0 if above == 1 else network.dropout) if above else None
+    return Shortcut(first, rest, nn.Linear(input_size, size), network.dropout)
+
+
+def output_size(network: Network) -> int:
+    return network.hidden_size * (2 if _both_ways(network) else 1)
+
+
+def _both_ways(network: Network) -> bool:
+    return isinstance(network, SequenceNetwork) and network.bidirectional
+
+
+def _layers(network: Network, input_size: int, count: int, dropout: float) -> Any:
+    options: dict[str, Any] = {"batch_first": True, "bidirectional": _both_ways(network), "dropout": dropout}
+    highway = network.kind in FIXED + ELASTIC
+    if highway:
+        options |= {"input_dropout": network.input_dropout, "hidden_dropout": network.hidden_dropout}
+    elif network.input_dropout or network.hidden_dropout:
+        raise ValueError(
+            f"input_dropout and hidden_dropout belong to the highway networks: with {network.kind} both must be 0"
+        )
+    if network.kind in DEPTH_NAMES:
+        options[DEPTH_NAMES[network.kind]] = network.max_depth
+    if network.kind == "EIREHN":
+        options |= {"hyper_size": network.hyper_size, "weight_update": network.weight_update}
+    layer = LAYERS[network.kind](input_size, network.hidden_size, count, **options)
+    if isinstance(layer, OneBias):
+        layer.layer_by_layer = True
+    if network.start and not highway:
+        fill_uniform(default_bound(network.start["weight_bound"], network.hidden_size), *layer.parameters())
+    elif network.start:
+        try:
+            layer.reset_parameters(**network.start)
+        except TypeError as error:
+            raise ValueError(f"start: {network.kind} has no such initial value ({error})") from None
+    return layer
+
+
+def run_body(
+    layer: nn.Module, x: Tensor | PackedSequence, hx: Any = None, *, max_depth: int | None, with_cost: bool
+) -> Result:
+    """What layers made by `build_body` put out; the cost of depth where asked for."""
+    if isinstance(layer, Shortcut):
+        return layer(x, hx, max_depth=max_depth, with_cost=with_cost)  # type: ignore[no-any-return]
+    if not isinstance(layer, OneBias):
+        out, state, depth, *cost = layer(x, hx, max_depth=max_depth, return_depth=True, return_cost=with_cost)
+        return Result(out, state, depth, cost[0] if cost else None)
+    if max_depth is not None:
+        raise ValueError(f"{type(layer).__name__} has no inner steps for max_depth to cap")
+    out, state = layer(x, hx)
+    h = state[0] if isinstance(state, tuple) else state
+    depth = _one_step(out).expand(h.size(0), -1, -1)
+    return Result(out, state, depth, depth.to(h.dtype) if with_cost else None)
+
+
+def _one_step(out: Tensor | PackedSequence) -> Tensor:
+    """The depth of a network without inner steps, (B, T): one, and none where a packed sequence has ended."""
+    if isinstance(out, PackedSequence):
+        ones = out._replace(data=torch.ones_like(out.data[:, 0], dtype=torch.int64))
+        return pad_packed_sequence(ones, batch_first=True)[0]
+    return torch.ones(out.shape[:-1], dtype=torch.int64, device=out.device)
+
+
+class Shortcut(nn.Module):
+    """Layers with a linear map of the input added to what the first of them puts out."""
+
+    def __init__(self, first: nn.Module, rest: nn.Module | None, linear: nn.Linear, dropout: float) -> None:
+        super().__init__()
+        self.first, self.linear = first, linear
+        self.rest = rest
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(self, x: Tensor | PackedSequence, hx: Any = None, **options: Any) -> Result:
+        """As `run_body`."""
+        own, above = (None, None) if hx is None else _cut(hx, _state_rows(self.first))
+        out, state, depth, cost = run_body(self.first, x, own, **options)
+        out = _each(torch.add, out, _each(self.linear, x))
+        if self.rest is None:
+            return Result(out, state, depth, cost)
+        out, upper, more, costs = run_body(self.rest, _each(self.dropout, out), above, **options)
+        joined = tree_map(lambda one, other: torch.cat([one, other]), state, upper)
+        return Result(
+            out,
+            joined,
+            torch.cat([depth, more]),
+            None if cost is None or costs is None else torch.cat([cost, costs]),
+        )
+
+
+def _each(change: Callable[..., Tensor], *given: Any) -> Any:
+    """`change` made to sequences, packed or not, step by step."""
+    if not isinstance(given[0], PackedSequence):
+        return change(*given)
+    return given[0]._replace(data=change(*(each.data for each in given)))
+
+
+def _state_rows(layer: Any) -> int:
+    return 2 if layer.bidirectional else 1
+
+
+def _cut(hx: Any, rows: int) -> tuple[Any, Any]:
+    return tree_map(lambda part: part[:rows], hx), tree_map(lambda part: part[rows:], hx)

@@ -1,0 +1,140 @@
+"""What a model is made of: its recurrent layers, and what a head for sequences or for language adds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from ..cells.weight_update import RENAMED
+from ..checks import boolean, positive_int, probability
+
+SHALLOW = ("RNN", "GRU", "LSTM")
+FIXED = ("RHN", "SRHN")
+ELASTIC = ("SREHN", "EIREHN")
+KINDS = (*SHALLOW, *FIXED, *ELASTIC, "ACT")
+POOLINGS = ("last", "mean")
+
+
+@dataclass(frozen=True)
+class Network:
+    """The recurrent layers of a model."""
+
+    kind: str = "EIREHN"
+    """RNN, GRU, LSTM, RHN, SRHN, SREHN, EIREHN or ACT."""
+    hidden_size: int = 20
+    """Units of a layer."""
+    num_layers: int = 1
+    """Layers, one above the other."""
+    max_depth: int = 6
+    """Inner steps of a time step: all of them for RHN and SRHN, at most for SREHN, EIREHN and ACT."""
+    weight_update: str = "bounded"
+    """How EIREHN changes its weights with depth: bounded, recursive, paper, additive, scaling, outer or none."""
+    hyper_size: int | None = None
+    """Units of EIREHN's hypernetwork; half of hidden_size where null."""
+    dropout: float = 0.0
+    """Dropout between layers."""
+    input_dropout: float = 0.0
+    """Dropout on the input inside a highway network's products, one mask per sequence; in a language model of RNN,
+    GRU, LSTM or with step_masks, on the embedded words, one mask per step."""
+    hidden_dropout: float = 0.0
+    """Dropout on the state inside a highway network's products, one mask per sequence."""
+    start: Mapping[str, float] = field(default_factory=dict)
+    """Initial values by name, as the cell's reset_parameters takes them: gate_bias, alpha, decay_bias, …;
+    weight_bound is for all networks, and in a language model for the embedding, the map to its size, the pointer
+    and the last bias too."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "weight_update", RENAMED.get(self.weight_update, self.weight_update))
+        if self.kind not in KINDS:
+            raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
+        for name in ("hidden_size", "num_layers", "max_depth"):
+            positive_int(name, getattr(self, name))
+        if set(self.start) - {"weight_bound"} and self.kind not in FIXED + ELASTIC:
+            raise ValueError(
+                f"start names initial values of a highway network, {self.kind} takes weight_bound only"
+            )
+
+
+@dataclass(frozen=True)
+class SequenceNetwork(Network):
+    """The network of a `SequenceModel`."""
+
+    bidirectional: bool = False
+    """Read each sequence both ways."""
+    shortcut: bool = False
+    """Add a linear map of the input to the first layer's output."""
+    pooling: str = "last"
+    """What a class or number of a whole sequence is predicted from: last, the last output of each direction; or
+    mean, the mean of all outputs."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.pooling not in POOLINGS:
+            raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {self.pooling!r}")
+
+
+@dataclass(frozen=True)
+class LanguageNetwork(Network):
+    """The network of a `LanguageModel`."""
+
+    word_dropout: float = 0.0
+    """Dropout of whole words of a sequence, wherever they stand in it."""
+    output_dropout: float = 0.0
+    """Dropout on what words are scored by and on a pointer's queries, one mask each per sequence; of RNN, GRU and
+    LSTM, or with step_masks, one per step."""
+    step_masks: bool = False
+    """Drop inputs and outputs of a highway network anew at every step, as RNN, GRU and LSTM do; what layers above
+    the first read then has `dropout` alone."""
+    embedding_size: int | None = None
+    """Size of a word's embedding; hidden_size where null. Where it is another, a linear map follows."""
+    tied: bool = True
+    """Score words by the matrix that embeds them."""
+    pointer: int = 0
+    """Also point at one of so many last words (Merity et al. 2016); 0: not."""
+    calibrated: bool = False
+    """Divide logits by a temperature when not training, which a training fits to validation data epoch by epoch."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("word_dropout", "output_dropout"):
+            probability(name, getattr(self, name))
+        for name in ("step_masks", "tied", "calibrated"):
+            boolean(name, getattr(self, name))
+        if self.embedding_size is not None:
+            positive_int("embedding_size", self.embedding_size)
+        if self.pointer != 0:
+            positive_int("pointer", self.pointer)
+
+
+# Fields that networks of version 0.1 had, whatever their task, with the values at which they did nothing.
+_OF_VERSION_01 = {
+    "bidirectional": False,
+    "shortcut": False,
+    "pooling": "last",
+    "word_dropout": 0.0,
+    "output_dropout": 0.0,
+    "step_masks": False,
+    "embedding_size": None,
+    "tied": True,
+    "pointer": 0,
+    "calibrated": False,
+    "gated_output": False,
+    "gated_dropout": 0.0,
+    "mixture": 1,
+    "mixture_dropout": 0.0,
+}
+
+
+def network_fields(kind: type[Network], content: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a network from a file, without those of version 0.1 that did nothing, and with the initial
+    values written out that it used where it called the paper's weight update "printed"."""
+    known = {each.name for each in fields(kind)}
+    own = {
+        name: value
+        for name, value in content.items()
+        if name in known or name not in _OF_VERSION_01 or value != _OF_VERSION_01[name]
+    }
+    if own.get("weight_update") == "printed" and own.get("kind", "EIREHN") in ELASTIC:
+        own["start"] = {"alpha": 0.05, "gate_bias": 0.0, **own.get("start", {})}
+    return own

@@ -1,0 +1,307 @@
+"""A recipe: everything a training depends on, as data that goes to a file and comes back the same."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..checks import boolean, finite, positive_int
+from ..data.har import HarData
+from ..data.language import TextData
+from ..data.own import FileData
+from ..data.ptb import PtbData
+from ..data.splits import Data
+from ..data.synthetic import SyntheticData
+from ..models import ELASTIC, SHALLOW, LanguageNetwork, Network, SequenceNetwork
+from ..models.config import network_fields
+
+DATA: dict[str, type[Any]] = {each.kind: each for each in (SyntheticData, HarData, PtbData, TextData, FileData)}
+OPTIMIZERS = ("adam", "adamw", "sgd", "soap")
+SCHEDULES = ("constant", "cosine", "decay")
+PRECISIONS = ("32-true", "64-true", "bf16-mixed")
+STRATEGIES = ("auto", "ddp")
+
+
+@dataclass(frozen=True)
+class Optimisation:
+    """How a model is trained."""
+
+    epochs: int = 100
+    """Passes over the training data."""
+    batch_size: int = 20
+    """Sequences of a training step, over all devices."""
+    optimizer: str = "adam"
+    """adam, adamw, sgd, or soap: Adam in the eigenbasis of the gradient's second moment, for small models."""
+    learning_rate: float = 0.01
+    """The largest learning rate of the schedule."""
+    schedule: str = "constant"
+    """constant; cosine: down to zero over the whole training; or decay: divided once an epoch."""
+    decay: float = 1.02
+    """What the schedule decay divides by every epoch."""
+    decay_from: int = 20
+    """The first epoch, counted from 0, whose learning rate has been divided."""
+    warmup: float = 0.0
+    """Share of all steps over which the learning rate rises to its largest."""
+    beta1: float = 0.9
+    """The first decay of adam, adamw and soap; at 0 adam is RMSprop, with its bias corrected."""
+    beta2: float = 0.999
+    """Adam's second decay."""
+    weight_decay: float = 0.0
+    """L2 penalty with adam and sgd, decoupled with adamw and soap."""
+    clip: float | None = None
+    """Each member's gradient is scaled down to this norm."""
+    price: float = 0.0
+    """Price of depth: this much times the mean cost of depth is added to the loss."""
+    early: float = 0.0
+    """Share of the training steps that stop the network after fewer inner steps than max_depth: after r of them r
+    times as often as after one. So it is of use whenever it is stopped."""
+    average: float = 0.0
+    """Decay per step of the running average of the weights that is validated and kept, n / (n + 9) at step n where
+    that is less; 0 keeps the weights."""
+
+    def __post_init__(self) -> None:
+        positive_int("epochs", self.epochs)
+        positive_int("batch_size", self.batch_size)
+        _one_of("optimizer", self.optimizer, OPTIMIZERS)
+        _one_of("schedule", self.schedule, SCHEDULES)
+        finite("learning_rate", self.learning_rate, above=0.0)
+        finite("weight_decay", self.weight_decay, least=0.0)
+        finite("price", self.price, least=0.0)
+        finite("decay", self.decay, above=0.0)
+        _count("decay_from", self.decay_from)
+        if self.schedule == "decay" and max(0, self.epochs - self.decay_from) * -math.log10(self.decay) > 300:
+            raise ValueError(f"decay {self.decay} makes the rate grow beyond all numbers in {self.epochs} epochs")
+        if self.clip is not None:
+            finite("clip", self.clip, above=0.0)
+        for name in ("warmup", "beta1", "beta2", "average", "early"):
+            _share(name, getattr(self, name))
+
+
+@dataclass(frozen=True)
+class ClassifierOptimisation(Optimisation):
+    """How a classifier is trained."""
+
+    smoothing: float = 0.0
+    """Label smoothing: this share of a target's weight goes to all classes alike."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _share("smoothing", self.smoothing)
+
+
+@dataclass(frozen=True)
+class LanguageOptimisation(Optimisation):
+    """How a language model is trained."""
+
+    recurrent_rate: float = 1.0
+    """Factor on the learning rate of the recurrent layers, beside embedding and head: weights that all inner steps
+    share learn from each, and move all of them."""
+    penalty: float = 0.0
+    """Half of this times the squared length of all values is added to the loss, and clipped with it."""
+    sum_steps: bool = False
+    """The loss of a sequence is the sum over its steps, not their mean."""
+    shift: bool = False
+    """Start each epoch at a random offset of the text, so that other words stand side by side."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        finite("recurrent_rate", self.recurrent_rate, above=0.0)
+        if self.recurrent_rate != 1 and self.optimizer == "soap":
+            raise ValueError("recurrent_rate does not go with the optimizer soap, which turns all values together")
+        finite("penalty", self.penalty, least=0.0)
+        boolean("sum_steps", self.sum_steps)
+        boolean("shift", self.shift)
+
+
+def _one_of(name: str, value: str, accepted: tuple[str, ...]) -> None:
+    if value not in accepted:
+        raise ValueError(f"{name} must be one of {', '.join(accepted)}, got {value!r}")
+
+
+def _count(name: str, value: object) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{name} must be an integer of at least 0, got {value!r}")
+
+
+def _share(name: str, value: float) -> None:
+    if not 0 <= finite(name, value) < 1:
+        raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
+
+
+@dataclass(frozen=True)
+class Hardware:
+    """Where the training runs; the choices are Lightning's own."""
+
+    accelerator: str = "auto"
+    """cpu, gpu, …, or auto."""
+    devices: int | str = 1
+    """How many devices, or auto for all."""
+    num_nodes: int = 1
+    """Machines, each with `devices` devices, started by torchrun or SLURM."""
+    strategy: str = "auto"
+    """How several devices work together: ddp, or auto."""
+    precision: str = "32-true"
+    """32-true, 64-true or bf16-mixed."""
+    capture: bool = True
+    """Record the training step as a CUDA graph, on one GPU: the same results, to rounding, sooner."""
+
+    def __post_init__(self) -> None:
+        _one_of("precision", self.precision, PRECISIONS)
+        _one_of("strategy", self.strategy, STRATEGIES)
+        boolean("capture", self.capture)
+
+
+class Parts(typing.NamedTuple):
+    """What the recipes of a task are made of."""
+
+    network: type[Network]
+    optimisation: type[Optimisation]
+
+
+PARTS = {
+    "regression": Parts(SequenceNetwork, Optimisation),
+    "classification": Parts(SequenceNetwork, ClassifierOptimisation),
+    "language": Parts(LanguageNetwork, LanguageOptimisation),
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A training: a network, data, an optimisation, and the seeds of the members trained together. What network and
+    optimisation can say depends on the task of the data."""
+
+    name: str = "custom"
+    """What tables and reports call it."""
+    network: SequenceNetwork | LanguageNetwork = field(default_factory=SequenceNetwork)
+    data: Data = field(default_factory=SyntheticData)
+    optimisation: Optimisation = field(default_factory=Optimisation)
+    seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
+    """One ensemble member for each: its initial values and the order of its data."""
+    hardware: Hardware = field(default_factory=Hardware)
+    init: str | None = None
+    """Folder of a trained run whose best weights the training starts from, with a fresh optimiser: each seed from
+    the same seed of that run, or from the best one where it has no such seed."""
+
+    def __post_init__(self) -> None:
+        if not self.name.strip() or "/" in self.name:
+            raise ValueError(f"name must be text without a slash, got {self.name!r}")
+        if not self.seeds or len(set(self.seeds)) != len(self.seeds):
+            raise ValueError(f"seeds must be different from each other, got {list(self.seeds)}")
+        if not all(isinstance(seed, int) and 0 <= seed < 2**32 for seed in self.seeds):
+            raise ValueError(f"seeds must be integers of at least 0 and below 2**32, got {list(self.seeds)}")
+        for name, kind in PARTS[self.data.task]._asdict().items():
+            if type(getattr(self, name)) is not kind:
+                found = type(getattr(self, name)).__name__
+                raise TypeError(f"{name} of {self.data.task} should be {kind.__name__}, got: {found}")
+        if self.optimisation.early and (self.network.kind in SHALLOW or self.network.max_depth == 1):
+            raise ValueError("early is for networks of several inner steps, which can be stopped")
+        if self.optimisation.price and self.network.kind not in (*ELASTIC, "ACT"):
+            raise ValueError(f"price is for networks that choose their depth, which {self.network.kind} does not")
+
+    def to_dict(self) -> dict[str, Any]:
+        content = dataclasses.asdict(self)
+        content["data"] = {"kind": self.data.kind, **content["data"]}
+        content["seeds"] = list(self.seeds)
+        return content
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Recipe:
+        if not isinstance(content, Mapping):
+            raise ValueError(f"Recipe must be a mapping, got {type(content).__name__}")
+        own = dict(content)
+        own["data"] = data_from_dict(own.get("data", {}))
+        parts = PARTS[own["data"].task]
+        own["network"] = network_from_dict(parts.network, own.get("network", {}))
+        optimisation = _mapping("optimisation", own.get("optimisation", {}))
+        own["optimisation"] = from_dict(parts.optimisation, _without_idle(parts.optimisation, optimisation))
+        return typing.cast(Recipe, from_dict(cls, own))
+
+    def differences(self, other: Recipe) -> list[str]:
+        """The names of the fields that make `other` another training. Of the hardware only the precision does."""
+        ours, theirs = self.to_dict(), other.to_dict()
+        found = ["hardware.precision"] if self.hardware.precision != other.hardware.precision else []
+        for name in ours:
+            if name == "hardware" or ours[name] == theirs[name]:
+                continue
+            if isinstance(ours[name], dict):
+                found += [f"{name}.{key}" for key in ours[name] if ours[name][key] != theirs[name].get(key)]
+                if self.network.kind != "EIREHN" and "network.weight_update" in found:
+                    found.remove("network.weight_update")  # which other networks do not have
+            else:
+                found.append(name)
+        return found
+
+
+# Fields that optimisations of version 0.1 had, whatever their task, with the values at which they did nothing.
+_OF_VERSION_01 = {
+    "recurrent_rate": 1.0,
+    "penalty": 0.0,
+    "sum_steps": False,
+    "shift": False,
+    "smoothing": 0.0,
+    "cooldown": 0.0,
+    "pointer_loss": 0.0,
+    "activation_penalty": 0.0,
+    "temporal_penalty": 0.0,
+    "margin": 0.0,
+    "average_from": None,
+    "average_after": None,
+    "retreat": 0.0,
+}
+
+
+def _without_idle(kind: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
+    known = {each.name for each in dataclasses.fields(kind)}
+    return {
+        name: value
+        for name, value in content.items()
+        if name in known or name not in _OF_VERSION_01 or value != _OF_VERSION_01[name]
+    }
+
+
+def network_from_dict(kind: type[Network], content: Any) -> Network:
+    return typing.cast(Network, from_dict(kind, network_fields(kind, _mapping("network", content))))
+
+
+def _mapping(name: str, content: Any) -> Mapping[str, Any]:
+    if not isinstance(content, Mapping):
+        raise ValueError(f"{name} must be a mapping, got {type(content).__name__}")
+    return content
+
+
+def data_from_dict(content: Mapping[str, Any]) -> Data:
+    """Data of the kind that `content` names."""
+    fields = dict(_mapping("data", content))
+    return typing.cast(Data, from_dict(data_kind(fields.pop("kind", SyntheticData.kind)), fields))
+
+
+def data_kind(name: Any) -> type[Any]:
+    """The class of data of this name."""
+    if not isinstance(name, str) or name not in DATA:
+        raise ValueError(f"data.kind must be one of {', '.join(DATA)}, got {name!r}")
+    return DATA[name]
+
+
+def from_dict(kind: type[Any], content: Mapping[str, Any]) -> Any:
+    """The dataclass `kind` from what `dataclasses.asdict` and JSON made of it."""
+    _mapping(kind.__name__, content)
+    hints = typing.get_type_hints(kind)
+    known = {each.name for each in dataclasses.fields(kind)}
+    if unknown := sorted(set(content) - known):
+        raise ValueError(f"{kind.__name__} has no {', '.join(unknown)}")
+    return kind(**{name: _value(hints[name], value) for name, value in content.items()})
+
+
+def _value(hint: Any, value: Any) -> Any:
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type) and not isinstance(value, hint):
+        return from_dict(hint, value)
+    if isinstance(hint, types.UnionType):
+        for choice in typing.get_args(hint):
+            if dataclasses.is_dataclass(choice) and isinstance(value, Mapping):
+                return from_dict(typing.cast(type, choice), value)
+    return tuple(value) if typing.get_origin(hint) is tuple else value
