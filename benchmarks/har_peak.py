@@ -18,7 +18,7 @@ import numpy as np
 import pytorch_lightning as pl
 
 import eirehn.training.fit as fit
-from eirehn.data.splits import Splits
+from eirehn.data.dataset import Splits
 from eirehn.files import write_json
 from eirehn.recipes import find
 from eirehn.recipes.results import spread

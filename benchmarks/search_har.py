@@ -24,7 +24,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eirehn.data.folder import kept
+from eirehn.data.download import kept
 from eirehn.data.har import FILE, read
 from eirehn.models import Network, SequenceModel
 from eirehn.training.ensemble import Ensemble
@@ -111,7 +111,7 @@ class Folds:
         return x.unflatten(2, (-1, s.frame)).flatten(3), self.people.target[self.rows]
 
     def moved(self, x: Tensor) -> Tensor:
-        """As `eirehn.data.har_motion.moved` does it, with draws of the device."""
+        """As `eirehn.data.har.moved` does it, with draws of the device."""
         s, people = self.settings, self.people
         angles = torch.randn(*x.shape[:2], 3, device=self.device) * math.radians(s.tilt)
         zero = torch.zeros_like(angles[..., 0])

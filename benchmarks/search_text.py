@@ -32,9 +32,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import eirehn.training.fit as fit
-from eirehn.data.folder import kept
-from eirehn.data.language import TextData
-from eirehn.data.splits import Split
+from eirehn.data.dataset import Split
+from eirehn.data.download import kept
+from eirehn.data.text import TextData
 from eirehn.data.vocabulary import UNK
 from eirehn.files import write_json
 from eirehn.models import ELASTIC, FIXED, LanguageModel, Network

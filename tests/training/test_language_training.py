@@ -17,9 +17,9 @@ from helpers.small import small
 from torch import nn
 
 import eirehn.training.fit as fit
-from eirehn.data.language import TextData
-from eirehn.data.splits import Split
+from eirehn.data.dataset import Split
 from eirehn.data.synthetic import SyntheticData
+from eirehn.data.text import TextData
 from eirehn.loading import read_values
 from eirehn.models import LanguageModel, Network
 from eirehn.training.averages import Averages

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from eirehn.data.splits import Split
+from eirehn.data.dataset import Split
 from eirehn.models import LAYERS, Network, Scaling, SequenceModel
 from eirehn.training.batches import Batches, Parts
 from eirehn.training.ensemble import Ensemble

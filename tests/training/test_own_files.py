@@ -15,7 +15,7 @@ from helpers.resume import StopAt, same, train_with_stops
 
 import eirehn
 from eirehn.cli import main
-from eirehn.data.own import FileData
+from eirehn.data.table import FileData
 from eirehn.files import RunError, read_json, write_json
 from eirehn.recipes import classified, find
 from eirehn.recipes.analysis import Trained

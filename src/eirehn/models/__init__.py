@@ -1,8 +1,9 @@
 """Whole models: a recurrent network of the family and a head for regression, classification or language."""
 
+from ..data.dataset import Scaling
 from .language import LanguageModel, word_mask
 from .network import ELASTIC, FIXED, LAYERS, SHALLOW, Network, Outcome
-from .sequence import Scaling, SequenceModel
+from .sequence import SequenceModel
 
 __all__ = [
     "ELASTIC",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..data.own import FileData
+from ..data.table import FileData
 from ..models import Network
 from ..training.optimisation import Optimisation
 from ..training.recipe import Recipe

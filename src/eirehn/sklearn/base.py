@@ -18,8 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from ..checks import boolean, finite, positive_int
-from ..data.arrays import check_single, moments
-from ..data.splits import Split, Splits
+from ..data.dataset import Split, Splits, check_single, moments
 from ..models import ELASTIC, FIXED, Network, Outcome, Scaling, SequenceModel
 from ..training.optimisation import Optimisation
 from ..training.recipe import Hardware, Recipe
@@ -182,7 +181,7 @@ class ElasticEstimator(BaseEstimator):
 
     def _held_out(self, count: int, classes: npt.NDArray[np.int64] | None) -> tuple[Any, Any]:
         """The numbers of the sequences to train on, and of those to choose the epoch by."""
-        from ..data.own.splitting import hold_out
+        from ..data.table import hold_out
 
         everything = np.arange(count)
         if not self.early_stopping:

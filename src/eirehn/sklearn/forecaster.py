@@ -10,7 +10,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ..data.arrays import check_single, moments
+from ..data.dataset import check_single, moments
 from ..models import Scaling
 from .base import ElasticEstimator, splits_of, whole
 

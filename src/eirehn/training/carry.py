@@ -28,7 +28,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
 from ..checks import usable_device
-from ..data.language import LanguageData
+from ..data.text import LanguageData
 from ..files import RunError, read_json, replacing, write_json
 from ..loading import KEPT
 from . import moments

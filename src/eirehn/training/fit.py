@@ -20,8 +20,8 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.loggers import Logger
 from safetensors.torch import save
 
-from ..data.language import LanguageData
-from ..data.splits import Split, Splits
+from ..data.dataset import Split, Splits
+from ..data.text import LanguageData
 from ..files import replacing, write_json
 from ..models import ELASTIC, LanguageModel, SequenceModel
 from .batches import Batches, Parts

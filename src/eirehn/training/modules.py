@@ -14,7 +14,7 @@ from torch.optim.lr_scheduler import LambdaLR
 from torch.utils._pytree import tree_map_only
 
 from ..cells.base import at_least_float32
-from ..data.splits import Split
+from ..data.dataset import Split
 from ..models import Outcome
 from .averages import Averages
 from .best import Best

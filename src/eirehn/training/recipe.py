@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..checks import boolean
+from ..data.dataset import Data
 from ..data.har import HarData
-from ..data.language import TextData
-from ..data.own import FileData
 from ..data.ptb import PtbData
-from ..data.splits import Data
 from ..data.synthetic import SyntheticData
+from ..data.table import FileData
+from ..data.text import TextData
 from ..models import ELASTIC, SHALLOW, Network
 from .optimisation import Optimisation
 
