@@ -306,10 +306,10 @@ def test_flags_change_what_a_yaml_file_says_wherever_it_stands(
 
 def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, message in (
-        ([], "data.path must name an npz or CSV file"),
+        ([], "data.path must name an npz, CSV or Parquet file"),
         (["--data", str(tmp_path / "none.csv")], "there is no file"),
-        (["--data", "my.parquet"], "path must end in .npz"),
-        (["--data=my.parquet"], "path must end in .npz"),
+        (["--data", "my.pickle"], "path must end in .npz"),
+        (["--data=my.pickle"], "path must end in .npz"),
         (["--data", str(tmp_path)], "path must end in .npz"),
         (["--data.validation", "2"], "validation must be at least 0"),
     ):

@@ -10,16 +10,18 @@ import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from ..files import RunError
 
-Floats = npt.NDArray[np.float64]
+if TYPE_CHECKING:  # `import eirehn` comes here, and these parts of NumPy take a while
+    import numpy.typing as npt
+
+Floats: TypeAlias = "npt.NDArray[np.float64]"
 
 
 class Split(NamedTuple):
@@ -38,7 +40,7 @@ class Splits(NamedTuple):
     test: Split
 
 
-Augment = Callable[[Sequence[Tensor], Sequence[np.random.Generator]], tuple[Tensor, ...]]
+Augment: TypeAlias = "Callable[[Sequence[Tensor], Sequence[np.random.Generator]], tuple[Tensor, ...]]"
 """Inputs and targets of a batch, (M, B, …) each, as one more draw of the same task; one generator per ensemble
 member."""
 
