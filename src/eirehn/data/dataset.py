@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import stat
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
@@ -130,6 +131,10 @@ def moments(values: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return tuple(mean.tolist()), tuple(np.where(varies, scale, 1.0).tolist())
 
 
+DAMAGED_ARRAY = (ValueError, EOFError, SyntaxError, tokenize.TokenError)
+"""What NumPy raises where the header or the content of an array is damaged."""
+
+
 def load_npz(path: Path, most_bytes: int) -> dict[str, npt.NDArray[Any]]:
     """The arrays of an npz file from anywhere: no pickles, and no more bytes than `most_bytes`."""
     try:
@@ -140,7 +145,7 @@ def load_npz(path: Path, most_bytes: int) -> dict[str, npt.NDArray[Any]]:
             return {name: _array(path, file, name) for name in file.files}
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, EOFError, MemoryError, SyntaxError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+    except (*DAMAGED_ARRAY, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
         raise RunError(f"{path} is damaged or not an npz file: {error}") from error
 
 

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from ..checks import positive_int
 from ..files import RunError, lock
-from .dataset import FileState, Split, Splits, checksum, file_state
+from .dataset import DAMAGED_ARRAY, FileState, Split, Splits, checksum, file_state
 from .download import cache_dir
 from .vocabulary import Stored, Vocabulary, check_level, encode, encode_to, mapped, stored_type, vocabulary_of
 
@@ -234,7 +234,7 @@ def _kept(
     """What was kept of the text, or what `make` now keeps in the file it is given."""
     before = file_state(path)
     kept = _place(path, kind, suffix, depends_on)
-    damaged = (OSError, ValueError, EOFError, RunError)
+    damaged = (*DAMAGED_ARRAY, OSError, RunError)
     with suppress(*damaged):  # a folder that only others write to will do
         return read(kept)
     with _alone(kept.parent) as alone:  # of several processes that train together one reads the text
