@@ -155,22 +155,17 @@ def test_a_bomb_by_what_it_is(tmp_path, files):
         read_source(source)
 
 
-def test_a_text_that_is_too_long(tmp_path, files, monkeypatch):
+def test_what_is_too_long_or_nested_too_deep(tmp_path, files, monkeypatch):
+    inner = zipped(files)
+    with pytest.raises(RunError, match="does not hold UCI HAR"):
+        read_source(write(tmp_path / "a.zip", zipped_twice(zipped_twice(inner))))
     monkeypatch.setattr(har, "LARGEST_TEXT", 30_000)
-    for source in (write(tmp_path / "a.zip", zipped(files)), unpacked(tmp_path / "folder", files)):
+    for source in (write(tmp_path / "a.zip", inner), unpacked(tmp_path / "folder", files)):
         with pytest.raises(RunError, match="more than 30,000 bytes"):
             read_source(source)
-
-
-def test_an_inner_archive_that_is_too_long(tmp_path, files, monkeypatch):
-    monkeypatch.setattr(har, "LARGEST_INNER", 30_000)
-    with pytest.raises(RunError, match="more than 30,000 bytes"):
-        read_source(write(tmp_path / "a.zip", zipped_twice(zipped(files))))
-
-
-def test_zips_nested_too_deep(tmp_path, files):
-    with pytest.raises(RunError, match="does not hold UCI HAR"):
-        read_source(write(tmp_path / "a.zip", zipped_twice(zipped_twice(zipped(files)))))
+    monkeypatch.setattr(har, "LARGEST_INNER", 20_000)
+    with pytest.raises(RunError, match="more than 20,000 bytes"):
+        read_source(write(tmp_path / "a.zip", zipped_twice(inner)))
 
 
 def test_compressions_whose_output_has_no_bound(tmp_path, files):
@@ -336,11 +331,18 @@ def test_none_held_out():
 
 
 @pytest.mark.parametrize(
-    "options", [{"held_out": -1}, {"held_out": 30}, {"held_out": 2.0}, {"seed": -1}, {"seed": True}]
+    ("name", "value"),
+    [
+        *(("held_out", value) for value in (-1, 30, 2.0)),
+        *(("seed", value) for value in (-1, True)),
+        *(("frame", value) for value in (3, 256)),
+        ("tilt", -1.0),
+        ("gain", math.inf),
+    ],
 )
-def test_wrong_options(options):
-    with pytest.raises(ValueError, match="must be"):
-        HarData(**options)
+def test_wrong_options(name, value):
+    with pytest.raises(ValueError, match=name):
+        HarData(**{name: value})
     with pytest.raises(TypeError, match="bool"):
         HarData(standardise=1)
 
@@ -468,9 +470,3 @@ def test_a_frame_is_steps_that_follow_each_other():
     assert train.x.shape == (12, 32, 36)
     np.testing.assert_array_equal(train.x[3, 5, 9:18], x[3, 21])
     assert HarData(frame=4).input_size == 36
-
-
-@pytest.mark.parametrize(("name", "value"), [("frame", 3), ("frame", 256), ("tilt", -1.0), ("gain", math.inf)])
-def test_bad_values(name, value):
-    with pytest.raises(ValueError, match=name):
-        HarData(**{name: value})
