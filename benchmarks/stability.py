@@ -44,7 +44,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from eirehn import EIREHN, RHN, SREHN
-from eirehn.data.folder import kept
+from eirehn.data.download import kept
 from eirehn.data.synthetic import SyntheticData
 from eirehn.files import write_json
 from eirehn.sklearn import ElasticClassifier

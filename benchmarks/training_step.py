@@ -24,7 +24,7 @@ from gpu_timing import milliseconds
 from torch.profiler import ProfilerActivity, profile
 
 import eirehn.training.fit as fit
-from eirehn.data.splits import Split, Splits
+from eirehn.data.dataset import Split, Splits
 from eirehn.data.synthetic import SyntheticData
 from eirehn.models import SequenceNetwork
 from eirehn.recipes import ptb, synthetic

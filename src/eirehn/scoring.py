@@ -12,8 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .data.text import characters, words
-from .data.vocabulary import Vocabulary, end_of_line
+from .data.vocabulary import Vocabulary, characters, end_of_line, words
 from .files import RunError
 from .generation import beginning
 from .models import ELASTIC, LanguageModel

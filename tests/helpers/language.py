@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eirehn.data.language import TextData
+from eirehn.data.text import TextData
 from eirehn.models import LanguageNetwork
 from eirehn.training.config import Hardware, LanguageOptimisation, Recipe
 

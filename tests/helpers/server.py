@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from contextlib import contextmanager, suppress
@@ -14,12 +13,11 @@ class Server:
 
     def __init__(self, content: bytes):
         self.content = content
-        self.ranges = True
         self.length = True
         self.statuses: list[int] = [200]
         self.cut: list[int | None] = [None]  # send so many bytes of an answer, then break the connection
         self.stall = [0.0]  # seconds in the middle of an answer
-        self.seen: list[str | None] = []  # the Range of every request
+        self.seen: list[str] = []  # the path of every request
         self.url = ""
 
     @staticmethod
@@ -39,23 +37,16 @@ def serving(content: bytes):
 
         def do_GET(self):
             request = len(state.seen)
-            wanted = self.headers.get("Range")
-            state.seen.append(wanted)
+            state.seen.append(self.path)
             self.close_connection = True
             status = state.turn(state.statuses, request)
-            start = 0
-            if status == 200 and wanted and state.ranges:
-                start = int(re.fullmatch(r"bytes=(\d+)-", wanted)[1])
-                status = 206 if start < len(state.content) else 416
-            body = state.content[start:] if status in (200, 206) else b"no"
+            body = state.content if status == 200 else b"no"
             self.send_response(status)
             if state.length:
                 self.send_header("Content-Length", str(len(body)))
-            if status == 206:
-                self.send_header("Content-Range", f"bytes {start}-{len(state.content) - 1}/{len(state.content)}")
             self.send_header("Connection", "close")
             self.end_headers()
-            cut = state.turn(state.cut, request) if status in (200, 206) else None
+            cut = state.turn(state.cut, request) if status == 200 else None
             half = len(body) // 2
             self.wfile.write(body[: half if cut is None else cut])
             self.wfile.flush()

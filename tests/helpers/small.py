@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from eirehn.data.splits import Split, Splits
+from eirehn.data.dataset import Split, Splits
 from eirehn.data.synthetic import SyntheticData
 from eirehn.models import SequenceNetwork
 from eirehn.training.config import PARTS, Hardware, Optimisation, Recipe

@@ -12,8 +12,7 @@ import torch
 from helpers.small import Sums, small, with_data
 
 import eirehn
-from eirehn.data.har import HarData
-from eirehn.data.har_source import CHANNELS
+from eirehn.data.har import CHANNELS, HarData
 from eirehn.files import read_json
 from eirehn.models import SequenceNetwork
 from eirehn.recipes import analysis, classified

@@ -15,7 +15,7 @@ import torch
 from helpers.language import small_language_recipe, written
 
 import eirehn
-from eirehn.data.splits import Split
+from eirehn.data.dataset import Split
 from eirehn.files import RunError, read_json
 from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.recipes import find, language_report, reading

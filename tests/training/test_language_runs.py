@@ -26,7 +26,7 @@ from safetensors.torch import load_file, save_file
 
 import eirehn
 from eirehn import cli
-from eirehn.data.language import TextData
+from eirehn.data.text import TextData
 from eirehn.data.vocabulary import Vocabulary
 from eirehn.files import RunError, read_json, write_json
 from eirehn.generation import generate, pieces, read_prompt

@@ -16,7 +16,7 @@ from helpers.language import small_language_recipe, written
 from torch import nn
 
 import eirehn.training.fit as fit
-from eirehn.data.splits import Split
+from eirehn.data.dataset import Split
 from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.training.averages import Averages
 from eirehn.training.columns import Columns, Windows

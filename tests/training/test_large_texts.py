@@ -17,7 +17,7 @@ from helpers.language import small_language_recipe, written
 from helpers.resume import StopAt, same, train_with_stops
 
 from eirehn import cli
-from eirehn.data import language, stored
+from eirehn.data import text
 from eirehn.training import fit
 from eirehn.training.evaluation import evaluate
 
@@ -28,17 +28,17 @@ def test_the_same_bits_as_in_memory(level: str, tmp_path: Path, monkeypatch: pyt
     recipe = small_language_recipe(data)
     fit.train(recipe, tmp_path / "memory")
     assert data.texts().train.dtype == torch.int32
-    language._read_texts.cache_clear()
+    text._read_texts.cache_clear()
     monkeypatch.setenv("EIREHN_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.setattr(stored, "LARGE", 0)
+    monkeypatch.setattr(text, "LARGE", 0)
     monkeypatch.setattr(fit.Data, "most_bytes", 0)
     stops = [StopAt(4, killed=False), StopAt(8, killed=True)]
     train_with_stops(recipe, tmp_path / "files", stops, 1e9)
     assert data.texts().train.dtype == torch.int16
     same(tmp_path / "files", tmp_path / "memory")
     in_files = evaluate(tmp_path / "files", batch=3)
-    monkeypatch.setattr(stored, "LARGE", 1 << 30)
-    language._read_texts.cache_clear()
+    monkeypatch.setattr(text, "LARGE", 1 << 30)
+    text._read_texts.cache_clear()
     assert evaluate(tmp_path / "memory", batch=3) == in_files
 
 
@@ -62,8 +62,8 @@ def test_a_text_that_takes_long_is_told_once(
     command += ["--network.hidden_size=4", "--optimisation.epochs=1", "--hardware.accelerator=cpu", "--out"]
     monkeypatch.setenv("EIREHN_CACHE_DIR", str(tmp_path / "cache"))
     for large, run, expected in ((1 << 20, "a", 0), (100, "b", 1), (100, "c", 0)):
-        monkeypatch.setattr(stored, "LARGE", large)
-        language._read_texts.cache_clear()  # as in a new process
+        monkeypatch.setattr(text, "LARGE", large)
+        text._read_texts.cache_clear()  # as in a new process
         assert cli.main([*command, str(tmp_path / run)]) == 0
         assert capsys.readouterr().err.count(f"reading {data.train}, once") == expected
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from eirehn.data.splits import Split
+from eirehn.data.dataset import Split
 from eirehn.models import Scaling, SequenceModel, SequenceNetwork
 from eirehn.models.body import LAYERS
 from eirehn.training.batches import Batches, Parts

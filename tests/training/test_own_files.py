@@ -15,7 +15,7 @@ from helpers.resume import StopAt, same, train_with_stops
 
 import eirehn
 from eirehn.cli import main
-from eirehn.data.own import FileData
+from eirehn.data.table import FileData
 from eirehn.files import RunError, read_json, write_json
 from eirehn.recipes import classified, find
 from eirehn.recipes.analysis import Trained
@@ -301,10 +301,10 @@ def test_flags_change_what_a_yaml_file_says_wherever_it_stands(
 
 def test_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for words, message in (
-        ([], "data.path must name an npz or CSV file"),
+        ([], "data.path must name an npz, CSV or Parquet file"),
         (["--data", str(tmp_path / "none.csv")], "there is no file"),
-        (["--data", "my.parquet"], "path must end in .npz"),
-        (["--data=my.parquet"], "path must end in .npz"),
+        (["--data", "my.pickle"], "path must end in .npz"),
+        (["--data=my.pickle"], "path must end in .npz"),
         (["--data", str(tmp_path)], "path must end in .npz"),
         (["--data.validation", "2"], "validation must be at least 0"),
     ):

@@ -13,8 +13,9 @@ from typing import NoReturn
 
 from ..files import RunError
 from .common import UsageError, as_command, one_line
+from .data import data
 from .reproducing import reproduce
-from .trained import data, evaluate, recipes, report
+from .trained import evaluate, recipes, report
 from .training import train
 from .writing import generate, score
 
@@ -96,7 +97,7 @@ COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "data": data,
 }
 STOPPED = 130
-SAVING = ("reproduce", "train", "data")
+SAVING = ("reproduce", "train")
 """Commands whose work is saved as it goes on."""
 
 

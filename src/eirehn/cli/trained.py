@@ -1,4 +1,4 @@
-"""What is done with trained runs: `eirehn evaluate` and `report`; and `recipes` and `data`."""
+"""What is done with trained runs: `eirehn evaluate` and `report`; and `recipes`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import as_command, check_apart, check_can_be_written, console, make_parser, parse
+from .common import as_command, check_apart, check_can_be_written, make_parser, parse
 
 if TYPE_CHECKING:
     from ..training.evaluation import Calibrated, Figures
@@ -136,15 +136,3 @@ def recipes(given: list[str]) -> None:
             f"{name:34} {network.kind:7} {network.hidden_size:4} units  {depth:8}  "
             f"{optimisation.epochs} epochs  {len(recipe.seeds)} seeds"
         )
-
-
-def data(given: list[str]) -> None:
-    """Fetches a data set, checks it and puts it where trainings look for it."""
-    parser = make_parser("data", data)
-    parser.add_argument("name", type=str, help="har (UCI HAR) or ptb (Penn Treebank)")
-    parser.add_argument("--from", type=Path | None, help="an archive or folder that is here: nothing is downloaded")
-    parser.add_argument("--out", type=Path | None, help="folder of all data; default EIREHN_DATA_DIR")
-    asked = parse(parser, given)
-    from ..data.commands import provide
-
-    provide(asked.name, asked["from"], asked.out, console())

@@ -80,7 +80,7 @@ def _resume(given: list[str]) -> int:
 
 
 def _tell_of_reading(recipe: Recipe) -> None:
-    from ..data.language import TextData
+    from ..data.text import TextData
 
     if isinstance(recipe.data, TextData) and (path := recipe.data.takes_long()) is not None:
         print(f"eirehn: reading {path}, once; a gigabyte takes minutes", file=sys.stderr)
@@ -101,8 +101,8 @@ def _train(recipe: Recipe, folder: Path) -> int:
 
 
 def _recipe(asked: Any) -> Recipe:
-    from ..data.language import TextData
-    from ..data.own import FileData
+    from ..data.table import FileData
+    from ..data.text import TextData
     from ..training.config import Recipe
 
     content = asked.as_dict()

@@ -1,16 +1,18 @@
-"""UCI HAR: what a phone at the waist feels of six activities, windows of 128 steps of 9 signals."""
+"""UCI HAR: what a phone at the waist measures of six activities, windows of 128 steps of 9 signals."""
 
 from __future__ import annotations
 
 import hashlib
+import io
 import math
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple
+from typing import IO, Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,29 +21,26 @@ from torch import Tensor
 
 from ..checks import boolean, finite, positive_int
 from ..files import RunError, replacing
-from .archive import opened_zip
-from .download import Remote
-from .folder import kept
-from .har_motion import moved
-from .har_source import CHANNELS, LABELS, STEPS, SUBJECTS, Arrays, read_source
-from .splits import Augment, Split, Splits
+from .dataset import Augment, Floats, Split, Splits, load_npz, sent
+from .download import Remote, kept
 
 FILE = "har.npz"
+CHANNELS = tuple(f"{sensor}_{axis}" for sensor in ("body_acc", "body_gyro", "total_acc") for axis in "xyz")
 SIGNALS = tuple(
     f"{name} {axis}" for name in ("body acceleration", "angular velocity", "total acceleration") for axis in "xyz"
 )
-"""As `har_source.CHANNELS`, for people."""
+"""As `CHANNELS`, for people."""
 ACTIVITIES = ("walking", "walking upstairs", "walking downstairs", "sitting", "standing", "laying")
 REMOTES = (
     Remote(
         "human+activity+recognition+using+smartphones.zip",
-        ("https://archive.ics.uci.edu/static/public/240/human+activity+recognition+using+smartphones.zip",),
+        "https://archive.ics.uci.edu/static/public/240/human+activity+recognition+using+smartphones.zip",
         "sha256:c00b803081a5c797cd5e4b83700a9810b38d53d9d84e01917e090e1fdbc81031",
         61_005_872,
     ),
     Remote(
         "UCI HAR Dataset.zip",
-        ("https://archive.ics.uci.edu/ml/machine-learning-databases/00240/UCI%20HAR%20Dataset.zip",),
+        "https://archive.ics.uci.edu/ml/machine-learning-databases/00240/UCI%20HAR%20Dataset.zip",
         "sha256:2045e435c955214b38145fb5fa00776c72814f01b203fec405152dac7d5bfeb0",
         60_999_314,
     ),
@@ -64,8 +63,20 @@ CITATION = (
     "D. Anguita, A. Ghio, L. Oneto, X. Parra, J. L. Reyes-Ortiz, “A Public Domain Dataset for Human Activity "
     "Recognition Using Smartphones”, ESANN 2013, Bruges"
 )
+STEPS, LABELS, SUBJECTS = 128, 6, 30
 LARGEST = 1 << 27
+LARGEST_TEXT = 1 << 26
+LARGEST_INNER = 1 << 28
+"""Bytes that a prepared file, a published text and the archive inside the archive may have."""
+PLACES = ("", "UCI HAR Dataset/")
+SIGN = "train/y_train.txt"
+"""Where this file is, is the data."""
+INNER = "UCI HAR Dataset.zip"
 TRIES = 1000
+
+Arrays = dict[str, npt.NDArray[Any]]
+Read = Callable[[str], bytes]
+"""The content of one of the published files, by its path in the data's own folder."""
 
 
 class Windows(NamedTuple):
@@ -91,39 +102,25 @@ class Subjects(NamedTuple):
 
 def prepare(source: Path, target: Path, *, published: Mapping[str, str] = PUBLISHED) -> Har:
     """Writes `target`, a compressed npz, from what UCI publishes (see `read_source`) or from another such npz."""
-    arrays = _arrays(source) if source.suffix == ".npz" else read_source(source)
-    _check(arrays, str(source), published)
-    named: dict[str, Any] = dict(arrays)
+    arrays: dict[str, Any] = load_npz(source, LARGEST) if source.suffix == ".npz" else read_source(source)
+    har = _checked(arrays, source, published)
     with replacing(target) as file:
-        np.savez_compressed(file, **named)
-    return _har(arrays)
+        np.savez_compressed(file, **arrays)
+    return har
 
 
 def read(path: Path, *, published: Mapping[str, str] = PUBLISHED) -> Har:
     """What `prepare` wrote, checked to be the published data."""
-    arrays = _arrays(path)
-    _check(arrays, str(path), published)
-    return _har(arrays)
+    return _checked(load_npz(path, LARGEST), path, published)
 
 
-def _arrays(path: Path) -> Arrays:
-    with opened_zip(path, str(path)) as archive:
-        if sum(member.file_size for member in archive.infolist()) > LARGEST:
-            raise RunError(f"{path} is not the published data: it is too large")
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return {name: file[name] for name in PUBLISHED}
-    except KeyError as error:
-        raise RunError(f"{path} is not the published data: {error.args[0]}") from error
-    except (OSError, ValueError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        raise RunError(f"{path} is damaged: {error}") from error
-
-
-def _check(arrays: Arrays, name: str, published: Mapping[str, str]) -> None:
-    for key, array in arrays.items():
-        expected = np.dtype(np.float32 if key.startswith("X") else np.int8)
-        if array.dtype != expected or digest(array) != published[key]:
-            raise RunError(f"{name} is not the published data: {key} differs")
+def _checked(arrays: Arrays, path: Path, published: Mapping[str, str]) -> Har:
+    for key, expected in published.items():
+        dtype = np.float32 if key.startswith("X") else np.int8
+        if key not in arrays or arrays[key].dtype != dtype or digest(arrays[key]) != expected:
+            raise RunError(f"{path} is not the published data: {key} differs")
+    parts = ((arrays[f"{name}_{part}"] for name in ("X", "y", "subject")) for part in ("train", "test"))
+    return Har(*(Windows(x, y.astype(np.int64), subject.astype(np.int64)) for x, y, subject in parts))
 
 
 def digest(array: npt.NDArray[np.generic]) -> str:
@@ -132,21 +129,103 @@ def digest(array: npt.NDArray[np.generic]) -> str:
     return hashlib.sha256(f"{array.shape}".encode() + little.tobytes()).hexdigest()
 
 
-def _har(arrays: Arrays) -> Har:
-    parts = (
-        Windows(
-            arrays[f"X_{part}"].astype(np.float32, copy=False),
-            arrays[f"y_{part}"].astype(np.int64),
-            arrays[f"subject_{part}"].astype(np.int64),
+def read_source(source: Path) -> Arrays:
+    """`X_train` (N, 128, 9) float32, `y_train` and `subject_train` (N,) int8, and the same of `test`.
+
+    Args:
+        source: the archive from UCI, the zip inside it, or the folder they unpack to.
+    """
+    if source.is_dir():
+        return _read_parts(_folder(source), source)
+    if not source.exists():
+        raise RunError(f"cannot read {source}: there is no such file or folder")
+    try:
+        with _zipped(source, source) as read:
+            return _read_parts(read, source)
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
+        raise RunError(f"{source} is damaged or not a zip file: {error}") from error
+    except OSError as error:
+        raise RunError(f"cannot read {source}: {error.strerror or error}") from error
+
+
+def _folder(source: Path) -> Read:
+    root = next((source / place for place in PLACES if (source / place / SIGN).is_file()), None)
+    if root is None:
+        raise RunError(f"{source} does not hold UCI HAR: it has no {SIGN}")
+
+    def read(path: str) -> bytes:
+        try:
+            with open(root / path, "rb") as file:
+                return _bounded(file, path, LARGEST_TEXT)
+        except OSError as error:
+            raise RunError(f"cannot read {root / path}: {error.strerror}") from error
+
+    return read
+
+
+@contextmanager
+def _zipped(file: Path | IO[bytes], source: Path, *, nested: bool = False) -> Iterator[Read]:
+    """Files of a zip, or of the zip inside it, read in place: whatever members are called, nothing is unpacked."""
+    with zipfile.ZipFile(file) as archive:
+        names = set(archive.namelist())
+        root = next((place for place in PLACES if place + SIGN in names), None)
+
+        def read(path: str, most: int = LARGEST_TEXT) -> bytes:
+            if path not in names:
+                raise RunError(f"{source} is not all of UCI HAR: it has no {path}")
+            member = archive.getinfo(path)
+            if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise RunError(f"{source} is refused: {path} has a compression that the published file has not")
+            with archive.open(member) as content:
+                return _bounded(content, path, most)
+
+        if root is not None:
+            yield lambda path: read(root + path)
+        elif INNER in names and not nested:
+            with _zipped(io.BytesIO(read(INNER, LARGEST_INNER)), source, nested=True) as inner:
+                yield inner
+        else:
+            raise RunError(f"{source} does not hold UCI HAR: it has no {SIGN}")
+
+
+def _bounded(file: IO[bytes], path: str, most: int) -> bytes:
+    content = file.read(most + 1)
+    if len(content) > most:
+        raise RunError(f"{path} is refused: it has more than {most:,} bytes")
+    return content
+
+
+def _read_parts(read: Read, source: Path) -> Arrays:
+    arrays: Arrays = {}
+    for part in ("train", "test"):
+        y, subject = (
+            _numbers(read, f"{part}/{name}_{part}.txt", source, np.int64)[:, 0] for name in ("y", "subject")
         )
-        for part in ("train", "test")
-    )
-    return Har(*parts)
+        arrays[f"X_{part}"] = np.empty((len(y), STEPS, len(CHANNELS)), np.float32)
+        for index, channel in enumerate(CHANNELS):
+            path = f"{part}/Inertial Signals/{channel}_{part}.txt"
+            signal = _numbers(read, path, source, np.float64)  # (N, 128)
+            if signal.shape != (len(y), STEPS):
+                raise RunError(f"{source} is not UCI HAR: {path} has {signal.shape} numbers, not {(len(y), STEPS)}")
+            with np.errstate(over="ignore"):
+                arrays[f"X_{part}"][:, :, index] = signal
+        arrays |= {f"y_{part}": (y - 1).astype(np.int8), f"subject_{part}": subject.astype(np.int8)}
+    return arrays
+
+
+def _numbers(read: Read, path: str, source: Path, dtype: type[np.generic]) -> npt.NDArray[Any]:
+    content = read(path)
+    try:
+        if not content.strip():
+            raise ValueError("it is empty")
+        return np.loadtxt(io.BytesIO(content), dtype, comments=None, ndmin=2, encoding="ascii")
+    except ValueError as error:
+        raise RunError(f"{source} is damaged: {path}: {error}") from error
 
 
 @dataclass(frozen=True)
 class HarData:
-    """UCI HAR, its published split by people; some people of the training part are held out to choose by."""
+    """UCI HAR, its published split by people; some people of the training part are held out for validation."""
 
     held_out: int = 4
     """People of the training part whose windows are for validation. 0: none, and validation is empty."""
@@ -220,7 +299,7 @@ class HarData:
             )
         )
 
-    def _moments(self, train: Windows) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+    def _moments(self, train: Windows) -> tuple[Floats, Floats]:
         return _moments(train.x) if self.standardise else (np.zeros(len(CHANNELS)), np.ones(len(CHANNELS)))
 
     def _parts(self, har: Har) -> tuple[Windows, Windows, Windows]:
@@ -232,7 +311,7 @@ class HarData:
 
 
 @lru_cache(4)
-def _standard(data: HarData) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _standard(data: HarData) -> tuple[Floats, Floats]:
     """What `data.load()` takes off the signals and divides them by."""
     return data._moments(data._parts(read(kept("har", FILE)))[0])
 
@@ -256,7 +335,47 @@ def held_out_subjects(windows: Windows, count: int, seed: int) -> list[int]:
     raise ValueError(f"no {count} people found who, and whose rest, do all {len(classes)} activities")
 
 
-def _moments(x: npt.NDArray[np.float32]) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+def _moments(x: npt.NDArray[np.float32]) -> tuple[Floats, Floats]:
     """Mean and deviation of each signal over windows and steps, (9,) each."""
     mean, scale = x.mean((0, 1), dtype=np.float64), x.std((0, 1), dtype=np.float64)
     return mean, np.where(scale > 0, scale, 1.0)
+
+
+def moved(
+    batch: Sequence[Tensor],
+    random: Sequence[np.random.Generator],
+    *,
+    mean: Floats,
+    scale: Floats,
+    tilt: float,
+    gain: float,
+) -> tuple[Tensor, ...]:
+    """Windows (M, B, T, frame · 9) as if the phone had sat a little differently, and the move a little stronger.
+
+    The signals are three vectors in space, which turn together. `mean` and `scale` are what has been taken off them
+    and what they have been divided by.
+    """
+    x, *rest = batch
+    turns = np.stack([_turns(each, x.size(1), tilt, gain) for each in random])  # (M, B, 3, 3)
+    matrix, middle, unit = (sent(each, x) for each in (turns, mean.reshape(3, 3), scale.reshape(3, 3)))
+    vectors = x.unflatten(3, (-1, 3, 3)) * unit + middle  # (M, B, T, frame, 3 vectors, 3)
+    turned = torch.einsum("mbtfvi,mbji->mbtfvj", vectors, matrix)
+    return (((turned - middle) / unit).flatten(3), *rest)
+
+
+def _turns(random: np.random.Generator, count: int, tilt: float, gain: float) -> Floats:
+    angles, gains = random.normal(0.0, tilt, (count, 3)), random.normal(0.0, gain, (count, 1, 1))
+    turns: Floats = rotations(angles) * np.exp(gains)
+    return turns
+
+
+def rotations(angles: Floats) -> Floats:
+    """Rotations (N, 3, 3) about the axes `angles` (N, 3) by as many radians as those are long, by Rodrigues."""
+    length = np.linalg.norm(angles, axis=1)[:, None, None]
+    x, y, z = angles.T
+    zero = np.zeros_like(x)
+    K = np.stack([zero, -z, y, z, zero, -x, -y, x, zero], 1).reshape(-1, 3, 3)
+    sine = np.sinc(length / np.pi)  # sin(length) / length
+    cosine = 0.5 * np.sinc(length / (2 * np.pi)) ** 2  # (1 - cos(length)) / length²
+    turned: Floats = np.eye(3) + sine * K + cosine * (K @ K)
+    return turned

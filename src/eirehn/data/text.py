@@ -1,204 +1,279 @@
-"""Any text as numbers, word by word or character by character, a bounded piece of it in memory at a time.
+"""Texts to model: each word or character is to be predicted from all before it.
 
-A text of words is split at white space, and every line ends with `<eos>`. A text of characters is all its
-characters, the ends of lines among them.
+The numbers of large texts are kept in the user's cache folder and mapped from there as they are used. They are
+named by the checksum of the text and by all else they depend on, so that another text, or the same by another
+vocabulary, is never taken for it.
 """
 
 from __future__ import annotations
 
-import codecs
-import io
-from collections import Counter
-from collections.abc import Iterator
+import hashlib
+import json
+import os
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
-import numpy.typing as npt
+import torch
+from torch import Tensor
 
 from ..checks import positive_int
-from ..files import RunError, replacing
-from .vocabulary import EOS, UNK, Vocabulary, check_level
+from ..files import RunError, lock
+from .dataset import DAMAGED_ARRAY, FileState, Split, Splits, checksum, file_state
+from .download import cache_dir
+from .vocabulary import Stored, Vocabulary, check_level, encode, encode_to, mapped, stored_type, vocabulary_of
 
-BLOCK = 1 << 20
-LONGEST_WORD = 1 << 16
-MOST_WORDS = 5_000_000
-"""Distinct words, which must be counted before the frequent ones are known."""
-CODE_POINTS = 0x110000
-HEADER = 128
-"""Bytes before the numbers in an npy file of one dimension."""
+LARGE = 16 << 20
+"""Bytes of a text whose numbers are no longer kept in memory."""
+PATIENCE = 300.0  # seconds; not every file system has locks
+FORM = 1  # counts up with what is made of a text
 
-Ids = npt.NDArray[np.int32]
-Stored = npt.NDArray[np.int16] | npt.NDArray[np.int32]
-"""Two bytes a token where they are enough for the vocabulary."""
+T = TypeVar("T")
 
 
-def vocabulary_of(
-    path: Path, level: str = "word", *, most: int | None = None, encoding: str = "utf-8"
-) -> Vocabulary:
-    """The words or characters of a text, the frequent ones first, with `<unk>` for all that is not among them.
+class Texts(NamedTuple):
+    """Texts as the numbers of their tokens, in order; large ones are maps of a file."""
 
-    Args:
-        path: the text.
-        level: "word" or "char".
-        most: so many at most, the most frequent, `<unk>` and `<eos>` included.
-        encoding: of the text.
-    """
-    check_level(level)
-    if most is not None and positive_int("most", most) < 3:
-        raise ValueError(f"most must be at least 3, got {most}")
-    counts = _counted_words(path, encoding) if level == "word" else _counted_characters(path, encoding)
-    if not counts:
-        raise RunError(f"{path} is empty")
-    special = (UNK, EOS) if level == "word" else (UNK,)
-    for each in special:
-        counts.setdefault(each, 0)
-    ordered = sorted(counts, key=lambda token: (-counts[token], token))
-    if most is not None and len(ordered) > most:
-        room = most - len(special)
-        kept = {*special, *[token for token in ordered if token not in special][:room]}
-        ordered = [token for token in ordered if token in kept]
-    return Vocabulary(level, tuple(ordered))
+    train: Tensor  # (N,) int32, or int16 in a file
+    validation: Tensor
+    test: Tensor
+    vocabulary: Vocabulary
 
 
-def encode(path: Path, vocabulary: Vocabulary, *, encoding: str = "utf-8") -> Ids:
-    """The text in memory, (N,): four bytes a word or character."""
-    pieces = list(encoded(path, vocabulary, encoding=encoding))
-    return np.concatenate(pieces) if pieces else np.empty(0, np.int32)
+@dataclass(frozen=True)
+class LanguageData:
+    """What texts of all kinds share; a kind says where its three texts are."""
+
+    steps: int = 35
+    """Tokens of a sequence that a training step reads, and learns from, at once."""
+    first: int | None = None
+    """Train on the first so many tokens only; on all where null."""
+
+    kind: ClassVar[str]
+    task = "language"
+
+    def __post_init__(self) -> None:
+        positive_int("steps", self.steps)
+        if self.first is not None:
+            positive_int("first", self.first)
+
+    @property
+    def augment(self) -> None:
+        return None
+
+    def smaller(self, train: int) -> Self:
+        return replace(self, first=train)
+
+    def texts(self) -> Texts:
+        raise NotImplementedError
+
+    def load(self) -> Splits:
+        """Each text as one sequence, (1, N−1), and as the targets what follows each of its tokens."""
+        train, validation, test, _ = self.texts()
+        return Splits(*(Split(text[None, :-1], text[None, 1:]) for text in (train[: self.first], validation, test)))
+
+    def vocabulary(self) -> Vocabulary:
+        return self.texts().vocabulary
+
+    def check_trained_on(self, folder: Path) -> None:
+        """That a model in this folder knows tokens by the numbers that they have here. Where texts have no checksum
+        (`TextData.pinned`), nothing else tells that they have changed."""
+        kept = folder / "vocabulary.json"
+        if kept.exists() and Vocabulary.load(kept) != self.vocabulary():
+            raise RunError(f"the text that {folder} was trained on has changed since: its words are others")
+
+    @property
+    def input_size(self) -> int:
+        return len(self.vocabulary())
+
+    @property
+    def output_size(self) -> int:
+        return len(self.vocabulary())
 
 
-def encode_to(path: Path, vocabulary: Vocabulary, out: Path, *, encoding: str = "utf-8") -> Stored:
-    """The text in an npy file, (N,), written piece by piece and read from there as it is used."""
-    count, kind = 0, stored_type(vocabulary)
-    with replacing(out) as file:
-        file.write(bytes(HEADER))
-        for piece in encoded(path, vocabulary, encoding=encoding):
-            file.write(piece.astype(kind).tobytes())
-            count += len(piece)
-        if not count:
-            raise RunError(f"{path} is empty")
-        file.seek(0)
-        file.write(_header(count, kind))
-    return mapped(out)
+@dataclass(frozen=True)
+class TextData(LanguageData):
+    """Your own texts, in files."""
+
+    train: str = ""
+    """File to train on; its tokens are the vocabulary."""
+    validation: str = ""
+    """File for validation, which chooses the best epoch."""
+    test: str = ""
+    """File for the test, which gives the result."""
+    level: str = "word"
+    """word: split at white space, with <eos> for the end of a line; or char."""
+    most: int | None = None
+    """Know only so many tokens, the most frequent ones."""
+    encoding: str = "utf-8"
+    """Of the files."""
+    sha256: str = ""
+    """Of the three files together; where given, others in their place are refused."""
+
+    kind: ClassVar[str] = "text"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_level(self.level)
+        if self.most is not None:
+            positive_int("most", self.most)
+
+    def pinned(self) -> Self:
+        """With paths that hold in every folder, and for this very content of the files."""
+        for file in self._files():
+            file_state(file)  # an error names the file as it was given
+        files = [file.resolve() for file in self._files()]
+        names = dict(zip(("train", "validation", "test"), map(str, files), strict=True))
+        return replace(self, **names, sha256=self.sha256 or checksums(files))  # type: ignore[arg-type]  # all text
+
+    def takes_long(self) -> Path | None:
+        """The text to train on, where it is large and has not been read before."""
+        path = self._files()[0]
+        known = not is_large(path) or is_known(path, self.level, self.most, self.encoding)
+        return None if known else path
+
+    def texts(self) -> Texts:
+        files = self._files()
+        if self.sha256 and checksums(files) != self.sha256:
+            names = ", ".join(map(str, files))
+            raise RunError(f"{names}: one of these texts is no longer what the training began with")
+        return read_texts(files, self.level, self.most, self.encoding)
+
+    def _files(self) -> tuple[Path, ...]:
+        for name in ("train", "validation", "test"):
+            if not getattr(self, name):
+                raise RunError(f"data.{name} names no file; give three: --text TRAIN VALIDATION TEST")
+        return tuple(Path(name) for name in (self.train, self.validation, self.test))
 
 
-def mapped(path: Path) -> Stored:
-    """What `encode_to` wrote, in its file. The map may be written to, as torch wants it, and not the file."""
-    return np.load(path, mmap_mode="c")  # type: ignore[no-any-return,unused-ignore]  # any array, says NumPy
+def checksums(files: Sequence[Path]) -> str:
+    """Of the checksums of the files, in order."""
+    return hashlib.sha256(b"".join(bytes.fromhex(checksum(file)) for file in files)).hexdigest()
 
 
-def stored_type(vocabulary: Vocabulary) -> str:
-    return "<i2" if len(vocabulary) <= np.iinfo(np.int16).max + 1 else "<i4"
+def read_texts(
+    files: tuple[Path, ...], level: str = "word", most: int | None = None, encoding: str = "utf-8"
+) -> Texts:
+    """Three texts by the vocabulary of the first. Those last read are kept, in memory or, if large, on disk."""
+    return _read_texts(files, level, most, encoding, tuple(map(file_state, files)))
 
 
-def encoded(path: Path, vocabulary: Vocabulary, *, encoding: str = "utf-8") -> Iterator[Ids]:
-    """The text's numbers, a piece of it at a time."""
-    if vocabulary.level == "char":
-        table = np.full(CODE_POINTS, vocabulary.unk, np.int32)
-        for index, token in enumerate(vocabulary.tokens):
-            if len(token) == 1:
-                table[ord(token)] = index
-        for points in characters(path, encoding):
-            yield table[points]
-        return
-    for piece in words(path, encoding):
-        yield vocabulary.encode(piece)
+@lru_cache(maxsize=2)
+def _read_texts(
+    files: tuple[Path, ...], level: str, most: int | None, encoding: str, states: tuple[FileState, ...]
+) -> Texts:
+    if is_large(files[0]):
+        vocabulary = stored_vocabulary(files[0], level, most, encoding)
+    else:
+        vocabulary = vocabulary_of(files[0], level, most=most, encoding=encoding)
+    found = []
+    for file in files:
+        ids: Stored = (
+            stored_text(file, vocabulary, encoding)
+            if is_large(file)
+            else encode(file, vocabulary, encoding=encoding)
+        )
+        if len(ids) < 2:
+            raise RunError(f"{file} has no two {'words' if level == 'word' else 'characters'} to model")
+        found.append(torch.from_numpy(ids))
+    return Texts(found[0], found[1], found[2], vocabulary)
 
 
-def words(path: Path, encoding: str = "utf-8") -> Iterator[list[str]]:
-    """The words of a text, `<eos>` after each line, a piece of it at a time."""
-    unfinished, line_open = "", False
-    for line, block in blocks(path, encoding):
-        text = unfinished + block
-        found = text.replace("\n", f" {EOS} ").split()
-        unfinished = "" if text[-1].isspace() else found.pop()
-        if len(unfinished) > LONGEST_WORD:
-            at = line + block.count("\n")
-            raise RunError(
-                f"{path}, line {at}: a word of more than {LONGEST_WORD:,} characters; read it as characters"
-            )
-        line_open = not text.endswith("\n")
-        yield found
-    if line_open:
-        yield [unfinished, EOS] if unfinished else [EOS]
+def is_large(path: Path) -> bool:
+    return file_state(path)[0] > LARGE
 
 
-def characters(path: Path, encoding: str = "utf-8") -> Iterator[npt.NDArray[np.uint32]]:
-    """The code points of a text, a piece of it at a time."""
-    for _, block in blocks(path, encoding):
-        yield np.frombuffer(block.encode("utf-32-le"), "<u4")
+def is_known(path: Path, level: str, most: int | None, encoding: str) -> bool:
+    """Whether a large text has been read before, or else will take its time."""
+    return _place(path, "vocabulary", "json", [level, most, encoding]).exists()
 
 
-def blocks(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """Pieces of a text, none empty, each with the number of the line it begins in."""
-    decoder = _decoder(encoding)
-    line = 1
+def stored_vocabulary(path: Path, level: str, most: int | None, encoding: str) -> Vocabulary:
+    """As `vocabulary_of`, or what an earlier call has kept of it."""
+
+    def make(out: Path) -> None:
+        vocabulary_of(path, level, most=most, encoding=encoding).save(out)
+
+    return _kept(path, "vocabulary", "json", [level, most, encoding], Vocabulary.load, make)
+
+
+def stored_text(path: Path, vocabulary: Vocabulary, encoding: str) -> Stored:
+    """The numbers of a text, (N,), in a file."""
+    words = hashlib.sha256("\0".join((vocabulary.level, *vocabulary.tokens)).encode("utf-8", "surrogatepass"))
+
+    def read(kept: Path) -> Stored:
+        found = mapped(kept)
+        if found.ndim != 1 or found.dtype != np.dtype(stored_type(vocabulary)):
+            raise ValueError(f"{kept} holds something else")
+        return found
+
+    return _kept(
+        path,
+        "text",
+        "npy",
+        [words.hexdigest(), encoding],
+        read,
+        lambda out: encode_to(path, vocabulary, out, encoding=encoding),
+    )
+
+
+def _kept(
+    path: Path,
+    kind: str,
+    suffix: str,
+    depends_on: list[Any],
+    read: Callable[[Path], T],
+    make: Callable[[Path], object],
+) -> T:
+    """What was kept of the text, or what `make` now keeps in the file it is given."""
+    before = file_state(path)
+    kept = _place(path, kind, suffix, depends_on)
+    damaged = (*DAMAGED_ARRAY, OSError, RunError)
+    with suppress(*damaged):  # a folder that only others write to will do
+        return read(kept)
+    with _alone(kept.parent) as alone:  # of several processes that train together one reads the text
+        with suppress(*damaged):
+            return read(kept)
+        for left in kept.parent.glob(f"*{kept.name}.*") if alone else ():  # by a process that was killed
+            left.unlink(missing_ok=True)
+        draft = kept.with_name(f"{kept.name}.{secrets.token_hex(4)}.draft")
+        try:
+            make(draft)
+            if file_state(path) != before:  # under this name nobody may see it, not for a moment
+                raise RunError(f"{path} has changed while it was read")
+            os.replace(draft, kept)
+        except RunError as error:
+            if str(draft) in str(error):
+                told = str(error).replace(str(draft), str(kept))
+                raise RunError(f"{told} (EIREHN_CACHE_DIR names another folder for it)") from error
+            raise
+        finally:
+            draft.unlink(missing_ok=True)
+        return read(kept)
+
+
+def _place(path: Path, kind: str, suffix: str, depends_on: list[Any]) -> Path:
+    key = json.dumps([FORM, checksum(path), *depends_on]).encode()
+    return cache_dir() / "texts" / f"{kind}-{hashlib.sha256(key).hexdigest()[:32]}.{suffix}"
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[bool]:
+    """Whether no other process writes to this folder, after some waiting for it: work done twice is no error."""
     try:
-        with open(path, "rb") as file:
-            while True:
-                content = file.read(BLOCK)
-                text = decoder.decode(content, not content)
-                if "\0" in text:
-                    at = line + text[: text.index("\0")].count("\n")
-                    raise RunError(f"{path}, line {at}: a zero byte; {_no_text(encoding)}")
-                if (half := _half_character(text)) is not None:
-                    at = line + text[:half].count("\n")
-                    raise RunError(f"{path}, line {at}: half a character; {_no_text(encoding)}")
-                if text:
-                    yield line, text
-                line += text.count("\n")
-                if not content:
-                    return
-    except UnicodeDecodeError as error:
-        at = line + error.object[: error.start].count(b"\n")
-        byte = error.object[error.start]
-        raise RunError(f"{path}, line {at}: byte 0x{byte:02x} is not {encoding}; {_no_text(encoding)}") from error
-    except UnicodeError as error:  # of the whole: UTF-16 without a mark at its beginning
-        raise RunError(f"{path}: {error}; {_no_text(encoding)}") from error
+        folder.mkdir(parents=True, exist_ok=True)
+        with open(folder / ".lock", "ab") as file:
+            until = time.monotonic() + PATIENCE
+            while not (held := lock(file)) and time.monotonic() < until:
+                time.sleep(0.1)
+            yield held
     except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror}") from error
-
-
-def _half_character(text: str) -> int | None:
-    """Where one of the two halves of a character of UTF-16 stands alone, as UTF-7 can have it: no text has it."""
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError as error:
-        return error.start
-    return None
-
-
-def _no_text(encoding: str) -> str:
-    return f"this is no text, or not in {encoding} (data.encoding, or --encoding of score, says in what)"
-
-
-def _decoder(encoding: str) -> codecs.IncrementalDecoder:
-    try:
-        io.TextIOWrapper(io.BytesIO(), encoding)  # refuses codecs that are not for text, too
-        name = codecs.lookup(encoding).name
-    except LookupError as error:
-        raise ValueError(f"encoding must be the name of a text encoding, got {encoding!r}") from error
-    # A mark at the beginning that some editors leave is no part of a text.
-    return codecs.getincrementaldecoder("utf-8-sig" if name == "utf-8" else name)()
-
-
-def _counted_words(path: Path, encoding: str) -> dict[str, int]:
-    counts: Counter[str] = Counter()
-    for piece in words(path, encoding):
-        counts.update(piece)
-        if len(counts) > MOST_WORDS:
-            raise RunError(f"{path} has more than {MOST_WORDS:,} different words; read it as characters")
-    return counts
-
-
-def _counted_characters(path: Path, encoding: str) -> dict[str, int]:
-    counts = np.zeros(CODE_POINTS, np.int64)
-    for points in characters(path, encoding):
-        counts += np.bincount(points, minlength=CODE_POINTS)
-    return {chr(point): int(counts[point]) for point in np.flatnonzero(counts)}
-
-
-def _header(count: int, kind: str) -> bytes:
-    """As numpy writes it, for `count` numbers in one dimension."""
-    described = f"{{'descr': '{kind}', 'fortran_order': False, 'shape': ({count},), }}".encode()
-    before = b"\x93NUMPY\x01\x00" + (HEADER - 10).to_bytes(2, "little")
-    return before + described.ljust(HEADER - 11) + b"\n"
+        raise RunError(
+            f"cannot write to {folder}: {error.strerror} (EIREHN_CACHE_DIR names another folder)"
+        ) from error

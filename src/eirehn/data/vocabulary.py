@@ -1,8 +1,15 @@
-"""The words or characters a model knows, and the number of each."""
+"""The words or characters a model knows, and any text as their numbers, a bounded piece of it in memory at a time.
+
+A text of words is split at white space, and every line ends with `<eos>`. A text of characters is all its
+characters, the ends of lines among them.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import codecs
+import io
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,10 +17,22 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..files import RunError, read_json, write_json
+from ..checks import positive_int
+from ..files import RunError, read_json, replacing, write_json
 
 UNK, EOS = "<unk>", "<eos>"
 LEVELS = ("word", "char")
+BLOCK = 1 << 20
+LONGEST_WORD = 1 << 16
+MOST_WORDS = 5_000_000
+"""Distinct words, which must be counted before the frequent ones are known."""
+CODE_POINTS = 0x110000
+HEADER = 128
+"""Bytes before the numbers in an npy file of one dimension."""
+
+Ids = npt.NDArray[np.int32]
+Stored = npt.NDArray[np.int16] | npt.NDArray[np.int32]
+"""Two bytes a token where they are enough for the vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -81,3 +100,169 @@ def end_of_line(vocabulary: Vocabulary) -> str:
 def check_level(level: object) -> None:
     if level not in LEVELS:
         raise ValueError(f"level must be one of {', '.join(LEVELS)}, got {level!r}")
+
+
+def vocabulary_of(
+    path: Path, level: str = "word", *, most: int | None = None, encoding: str = "utf-8"
+) -> Vocabulary:
+    """The words or characters of a text, the frequent ones first, with `<unk>` for all that is not among them.
+
+    Args:
+        path: the text.
+        level: "word" or "char".
+        most: so many at most, the most frequent, `<unk>` and `<eos>` included.
+        encoding: of the text.
+    """
+    check_level(level)
+    if most is not None and positive_int("most", most) < 3:
+        raise ValueError(f"most must be at least 3, got {most}")
+    counts = _counted_words(path, encoding) if level == "word" else _counted_characters(path, encoding)
+    if not counts:
+        raise RunError(f"{path} is empty")
+    special = (UNK, EOS) if level == "word" else (UNK,)
+    for each in special:
+        counts.setdefault(each, 0)
+    ordered = sorted(counts, key=lambda token: (-counts[token], token))
+    if most is not None and len(ordered) > most:
+        room = most - len(special)
+        kept = {*special, *[token for token in ordered if token not in special][:room]}
+        ordered = [token for token in ordered if token in kept]
+    return Vocabulary(level, tuple(ordered))
+
+
+def encode(path: Path, vocabulary: Vocabulary, *, encoding: str = "utf-8") -> Ids:
+    """The text in memory, (N,): four bytes a word or character."""
+    pieces = list(encoded(path, vocabulary, encoding=encoding))
+    return np.concatenate(pieces) if pieces else np.empty(0, np.int32)
+
+
+def encode_to(path: Path, vocabulary: Vocabulary, out: Path, *, encoding: str = "utf-8") -> Stored:
+    """The text in an npy file, (N,), written piece by piece and read from there as it is used."""
+    count, kind = 0, stored_type(vocabulary)
+    with replacing(out) as file:
+        file.write(bytes(HEADER))
+        for piece in encoded(path, vocabulary, encoding=encoding):
+            file.write(piece.astype(kind).tobytes())
+            count += len(piece)
+        if not count:
+            raise RunError(f"{path} is empty")
+        file.seek(0)
+        header = {"descr": kind, "fortran_order": False, "shape": (count,)}
+        np.lib.format.write_array_header_1_0(file, header)  # type: ignore[no-untyped-call,unused-ignore]
+    return mapped(out)
+
+
+def mapped(path: Path) -> Stored:
+    """What `encode_to` wrote, in its file. The map may be written to, as torch wants it, and not the file."""
+    return np.load(path, mmap_mode="c")  # type: ignore[no-any-return,unused-ignore]  # any array, says NumPy
+
+
+def stored_type(vocabulary: Vocabulary) -> str:
+    return "<i2" if len(vocabulary) <= np.iinfo(np.int16).max + 1 else "<i4"
+
+
+def encoded(path: Path, vocabulary: Vocabulary, *, encoding: str = "utf-8") -> Iterator[Ids]:
+    """The text's numbers, a piece of it at a time."""
+    if vocabulary.level == "char":
+        table = np.full(CODE_POINTS, vocabulary.unk, np.int32)
+        for index, token in enumerate(vocabulary.tokens):
+            if len(token) == 1:
+                table[ord(token)] = index
+        for points in characters(path, encoding):
+            yield table[points]
+        return
+    for piece in words(path, encoding):
+        yield vocabulary.encode(piece)
+
+
+def words(path: Path, encoding: str = "utf-8") -> Iterator[list[str]]:
+    """The words of a text, `<eos>` after each line, a piece of it at a time."""
+    unfinished, line_open = "", False
+    for line, block in blocks(path, encoding):
+        text = unfinished + block
+        found = text.replace("\n", f" {EOS} ").split()
+        unfinished = "" if text[-1].isspace() else found.pop()
+        if len(unfinished) > LONGEST_WORD:
+            at = line + block.count("\n")
+            raise RunError(
+                f"{path}, line {at}: a word of more than {LONGEST_WORD:,} characters; read it as characters"
+            )
+        line_open = not text.endswith("\n")
+        yield found
+    if line_open:
+        yield [unfinished, EOS] if unfinished else [EOS]
+
+
+def characters(path: Path, encoding: str = "utf-8") -> Iterator[npt.NDArray[np.uint32]]:
+    """The code points of a text, a piece of it at a time."""
+    for _, block in blocks(path, encoding):
+        yield np.frombuffer(block.encode("utf-32-le"), "<u4")
+
+
+def blocks(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
+    """Pieces of a text, none empty, each with the number of the line it begins in."""
+    decoder = _decoder(encoding)
+    line = 1
+    try:
+        with open(path, "rb") as file:
+            while True:
+                content = file.read(BLOCK)
+                text = decoder.decode(content, not content)
+                if "\0" in text:
+                    at = line + text[: text.index("\0")].count("\n")
+                    raise RunError(f"{path}, line {at}: a zero byte; {_not_text(encoding)}")
+                if (half := _half_character(text)) is not None:
+                    at = line + text[:half].count("\n")
+                    raise RunError(f"{path}, line {at}: half a character; {_not_text(encoding)}")
+                if text:
+                    yield line, text
+                line += text.count("\n")
+                if not content:
+                    return
+    except UnicodeDecodeError as error:
+        at = line + error.object[: error.start].count(b"\n")
+        byte = error.object[error.start]
+        raise RunError(f"{path}, line {at}: byte 0x{byte:02x} is not {encoding}; {_not_text(encoding)}") from error
+    except UnicodeError as error:  # of the whole: UTF-16 without a mark at its beginning
+        raise RunError(f"{path}: {error}; {_not_text(encoding)}") from error
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _half_character(text: str) -> int | None:
+    """Where one of the two halves of a character of UTF-16 stands alone, as UTF-7 can have it: no text has it."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        return error.start
+    return None
+
+
+def _not_text(encoding: str) -> str:
+    return f"this is not text, or not in {encoding} (data.encoding, or --encoding of score, says in what)"
+
+
+def _decoder(encoding: str) -> codecs.IncrementalDecoder:
+    try:
+        io.TextIOWrapper(io.BytesIO(), encoding)  # refuses codecs that are not for text, too
+        name = codecs.lookup(encoding).name
+    except LookupError as error:
+        raise ValueError(f"encoding must be the name of a text encoding, got {encoding!r}") from error
+    # A mark at the beginning that some editors leave is no part of a text.
+    return codecs.getincrementaldecoder("utf-8-sig" if name == "utf-8" else name)()
+
+
+def _counted_words(path: Path, encoding: str) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for piece in words(path, encoding):
+        counts.update(piece)
+        if len(counts) > MOST_WORDS:
+            raise RunError(f"{path} has more than {MOST_WORDS:,} different words; read it as characters")
+    return counts
+
+
+def _counted_characters(path: Path, encoding: str) -> dict[str, int]:
+    counts = np.zeros(CODE_POINTS, np.int64)
+    for points in characters(path, encoding):
+        counts += np.bincount(points, minlength=CODE_POINTS)
+    return {chr(point): int(counts[point]) for point in np.flatnonzero(counts)}

@@ -1,9 +1,10 @@
 """Whole models: a recurrent network of the family and a head for regression, classification or language."""
 
+from ..data.dataset import Scaling
 from .body import Outcome
 from .config import ELASTIC, FIXED, KINDS, SHALLOW, LanguageNetwork, Network, SequenceNetwork
 from .language import LanguageModel
-from .sequence import Scaling, SequenceModel
+from .sequence import SequenceModel
 
 __all__ = [
     "ELASTIC",

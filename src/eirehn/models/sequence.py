@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -10,31 +9,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from ..checks import positive_int
+from ..data.dataset import Scaling
 from .body import Outcome, build_body, run_body
 from .body import output_size as body_size
 from .config import SequenceNetwork
-
-
-@dataclass(frozen=True)
-class Scaling:
-    """From the units of a user's data to those a model was trained in, and back."""
-
-    mean: tuple[float, ...]  # of each channel
-    scale: tuple[float, ...]
-    target_mean: tuple[float, ...] = (0.0,)  # of each output
-    target_scale: tuple[float, ...] = (1.0,)
-
-    def inputs(self, x: Tensor, like: Tensor) -> Tensor:
-        # In double precision, as are the outputs: a small change of a large number is lost otherwise.
-        return ((x.double() - _double(self.mean, x)) / _double(self.scale, x)).to(like.dtype)
-
-    def outputs(self, prediction: Tensor) -> Tensor:
-        scale, mean = (_double(each, prediction) for each in (self.target_scale, self.target_mean))
-        return prediction.double() * scale + mean
-
-
-def _double(values: tuple[float, ...], like: Tensor) -> Tensor:
-    return torch.tensor(values, dtype=torch.float64, device=like.device)
 
 
 class SequenceModel(nn.Module):

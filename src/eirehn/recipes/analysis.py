@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from ..data.splits import Data, Split
+from ..data.dataset import Data, Split
 from ..data.synthetic import Synthetic, SyntheticData
 from ..files import RunError
 from ..loading import load

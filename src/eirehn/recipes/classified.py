@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary
 import torch
 from torch import Tensor
 
-from ..data.splits import Split
+from ..data.dataset import Split
 from ..models import ELASTIC, FIXED, Network, SequenceModel, SequenceNetwork
 from ..report.classification import ClassDepth, Confusion, Window
 from ..report.content import DepthHistogram, EarlyCurve, Report, Saving

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..data.own import FileData
+from ..data.table import FileData
 from ..models import SequenceNetwork
 from ..training.config import ClassifierOptimisation, Optimisation, Recipe
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..data.language import TextData
 from ..data.ptb import PtbData
+from ..data.text import TextData
 from ..models import LanguageNetwork
 from ..training.config import Hardware, LanguageOptimisation, Recipe
 

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from ..data.splits import Split
+from ..data.dataset import Split
 from ..data.vocabulary import end_of_line
 from ..models import ELASTIC, LanguageModel
 from ..report.content import DepthHistogram, EarlyCurve

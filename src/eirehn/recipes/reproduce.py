@@ -7,8 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from ..data.language import TextData
-from ..data.own import FileData
+from ..data.table import FileData
+from ..data.text import TextData
 from ..files import RunError, write_json
 from ..report.html import write_report
 from ..training.config import Recipe

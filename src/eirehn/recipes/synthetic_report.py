@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..data.floor import bayes_floor
-from ..data.synthetic import SyntheticData
+from ..data.synthetic import SyntheticData, bayes_floor
 from ..models import ELASTIC
 from ..report.content import Report
 from ..training.config import Recipe
@@ -20,8 +19,10 @@ figures = ("early", "savings", "histograms", "true_depth")
 def about(recipes: Sequence[Recipe]) -> dict[str, Any]:
     """The noise and the floor, where all have the same."""
     noises = {recipe.data.noise_std for recipe in recipes if isinstance(recipe.data, SyntheticData)}
-    noise = noises.pop() if len(noises) == 1 else None
-    return {"noise_std": noise, "bayes_floor": None if noise is None else bayes_floor(noise).mean}
+    if len(noises) != 1:
+        return {"noise_std": None, "bayes_floor": None}
+    noise = noises.pop()
+    return {"noise_std": noise, "bayes_floor": bayes_floor(SyntheticData(noise))}
 
 
 def complete(results: dict[str, Any], runs: Sequence[analysis.Trained]) -> None:

@@ -18,8 +18,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from ..checks import boolean, finite, positive_int
-from ..data.arrays import check_single, moments
-from ..data.splits import Split, Splits
+from ..data.dataset import Split, Splits, check_single, moments
 from ..models import ELASTIC, FIXED, Outcome, Scaling, SequenceModel, SequenceNetwork
 from ..training.config import PARTS, Hardware, Recipe
 from .cases import Cases, batches, channels, chosen, read_cases, steps
@@ -181,7 +180,7 @@ class ElasticEstimator(BaseEstimator):
 
     def _held_out(self, count: int, classes: npt.NDArray[np.int64] | None) -> tuple[Any, Any]:
         """The numbers of the sequences to train on, and of those to choose the epoch by."""
-        from ..data.own.splitting import hold_out
+        from ..data.table import hold_out
 
         everything = np.arange(count)
         if not self.early_stopping:

@@ -12,7 +12,7 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_array, validate_data
 from torch import Tensor
 
-from ..data.arrays import padded
+from ..data.dataset import padded
 
 Floats = npt.NDArray[Any]
 Cases = Floats | list[Floats]  # (N, T, X), or N of (T, X), each T its own

@@ -10,7 +10,7 @@ import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length
 
-from ..data.arrays import check_single, moments
+from ..data.dataset import check_single, moments
 from ..models import Scaling
 from .base import ElasticEstimator, input_moments, splits_of
 from .cases import channels, read_cases

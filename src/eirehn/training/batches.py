@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.splits import Augment, Split
+from ..data.dataset import Augment, Split
 
 
 class Parts:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..data.splits import Split
+from ..data.dataset import Split
 
 
 class Columns:

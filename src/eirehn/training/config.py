@@ -11,12 +11,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..checks import boolean, finite, positive_int
+from ..data.dataset import Data
 from ..data.har import HarData
-from ..data.language import TextData
-from ..data.own import FileData
 from ..data.ptb import PtbData
-from ..data.splits import Data
 from ..data.synthetic import SyntheticData
+from ..data.table import FileData
+from ..data.text import TextData
 from ..models import ELASTIC, SHALLOW, LanguageNetwork, Network, SequenceNetwork
 from ..models.config import network_fields
 

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ..checks import positive_int, usable_device
-from ..data.language import LanguageData
-from ..data.splits import Split, Splits
+from ..data.dataset import Split, Splits
+from ..data.text import LanguageData
 from ..data.vocabulary import Vocabulary
 from ..files import RunError, read_json
 from ..loading import KEPT, check_values, read_values

@@ -21,8 +21,8 @@ from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.loggers import Logger
 from safetensors.torch import save
 
-from ..data.language import LanguageData
-from ..data.splits import Split, Splits
+from ..data.dataset import Split, Splits
+from ..data.text import LanguageData
 from ..data.vocabulary import Vocabulary
 from ..files import RunError, read_json, replacing, write_json
 from ..loading import best_member, read_values

@@ -10,7 +10,7 @@ from typing import ClassVar, cast
 import pytorch_lightning as pl
 import torch
 
-from ..data.splits import Splits
+from ..data.dataset import Splits
 from ..models import SequenceModel
 from .checkpoints import seeded
 from .config import Recipe

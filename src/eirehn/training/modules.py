@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils._pytree import tree_map_only
 
-from ..data.splits import Split
+from ..data.dataset import Split
 from ..models import Outcome
 from .averages import Averages
 from .best import Best

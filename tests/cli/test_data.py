@@ -11,8 +11,7 @@ from helpers.server import serving
 
 from eirehn.cli import main
 from eirehn.data import har
-from eirehn.data.download import Remote
-from eirehn.data.folder import data_dir
+from eirehn.data.download import Remote, data_dir
 
 REAL = data_dir()
 needs_data = pytest.mark.skipif(not (REAL / "ptb").exists(), reason="Penn Treebank is not here: `eirehn data ptb`")
@@ -36,8 +35,8 @@ def servers(inner, monkeypatch):
     outer = zipped_twice(inner)
     with serving(outer) as new, serving(inner) as old:
         remotes = (
-            Remote("new.zip", (new.url,), "sha256:" + hashlib.sha256(outer).hexdigest(), len(outer)),
-            Remote("old.zip", (old.url,), "sha256:" + hashlib.sha256(inner).hexdigest(), len(inner)),
+            Remote("new.zip", new.url, "sha256:" + hashlib.sha256(outer).hexdigest(), len(outer)),
+            Remote("old.zip", old.url, "sha256:" + hashlib.sha256(inner).hexdigest(), len(inner)),
         )
         monkeypatch.setattr(har, "REMOTES", remotes)
         yield new, old
@@ -62,14 +61,6 @@ def test_the_older_archive_where_the_newer_is_gone(folder, servers):
     servers[0].statuses = [404]
     assert main(["data", "har"]) == 0
     assert os.listdir(folder) == ["har.npz"]
-
-
-def test_an_archive_put_there_by_hand_is_used_and_kept(folder, servers, inner):
-    folder.mkdir(parents=True)
-    (folder / "old.zip").write_bytes(inner)
-    assert main(["data", "har"]) == 0
-    assert sorted(os.listdir(folder)) == ["har.npz", "old.zip"]
-    assert not servers[0].seen
 
 
 def test_no_address_will_do(folder, servers, capsys):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import hashlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,19 +11,23 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ...checks import boolean, positive_int
-from ...files import RunError
-from ...models import Scaling
-from ..arrays import check_single, moments, padded
-from ..splits import Split, Splits
-from .cases import Cases, Floats, Roles
-from .csv_files import read_csv
-from .npz_files import read_npz
-from .splitting import Division, divide
+from ..checks import boolean, positive_int
+from ..files import RunError
+from .dataset import Floats, Scaling, Split, Splits, check_single, checksum, file_state, moments, padded
+from .table_columns import Cases, Roles, read_columns
+from .table_npz import read_npz
 
+Indices = npt.NDArray[np.int64]
+TRIES = 1000
 TASKS = ("classification", "regression")
 WEIGHTS = ("none", "balanced")
-LAYOUTS = (".npz", ".csv", ".tsv", ".txt")
+LAYOUTS = (".npz", ".csv", ".tsv", ".txt", ".parquet")
+
+
+class Division(NamedTuple):
+    train: Indices
+    validation: Indices
+    test: Indices
 
 
 class Content(NamedTuple):
@@ -40,17 +42,17 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class FileData:
-    """Your own sequences, from an npz or a CSV file; each has one class, or one number, to be predicted."""
+    """Your own sequences, from an npz, CSV or Parquet file; each has one class, or one number, to be predicted."""
 
     path: str = ""
-    """The npz or CSV file."""
+    """The npz, CSV or Parquet file."""
     task: str = "classification"
     """classification: the target is a class; or regression: it is a number."""
     target: str = "y"
-    """Column (CSV) or array (npz) of what is to be predicted."""
+    """Column (CSV, Parquet) or array (npz) of what is to be predicted."""
     values: tuple[str, ...] = ()
-    """Columns (CSV) of the signals, in order; all without another role where empty. Of an npz file the one array, X
-    where empty."""
+    """Columns (CSV, Parquet) of the signals, in order; all without another role where empty. Of an npz file
+    the one array, X where empty."""
     sequence: str | None = None
     """Column that says which sequence a row belongs to: then a row is a time step (long); otherwise it is a whole
     sequence (wide)."""
@@ -61,18 +63,18 @@ class FileData:
     split: str | None = None
     """Column or array that says train, validation or test; parts it does not name are drawn."""
     channels: int = 1
-    """Values of a time step that stand side by side in a wide CSV file."""
+    """Values of a time step that stand side by side in a wide file."""
     ragged: bool = False
-    """Let a sequence end where only missing values follow, in a wide CSV or an npz file."""
+    """Let a sequence end where only missing values follow, in a wide or an npz file."""
     delimiter: str = ","
     """What separates the cells of a CSV file; `tab` for tabs."""
     encoding: str = "utf-8"
     """Of a CSV file without a byte-order mark."""
     validation: float = 0.0
-    """Share of the sequences, or groups, that choose the best epoch. 0: none, and it is the last, as is best for
-    small files, where a handful of sequences cannot tell."""
+    """Share of the sequences, or groups, for validation, which chooses the best epoch. 0: none, and the last epoch
+    counts, as is best for small files, where a handful of sequences cannot tell."""
     test: float = 0.15
-    """Share of the sequences, or groups, that give the result."""
+    """Share of the sequences, or groups, for the test, which gives the result."""
     seed: int = 0
     """Which those are."""
     standardise: bool = True
@@ -149,11 +151,11 @@ class FileData:
     def pinned(self) -> FileData:
         """With a path that holds in every folder, and for this very content of the file."""
         path = self._path().resolve()
-        return dataclasses.replace(self, path=str(path), sha256=self.sha256 or _checksum(path))
+        return replace(self, path=str(path), sha256=self.sha256 or checksum(path))
 
     def _path(self) -> Path:
         if not self.path:
-            raise ValueError("data.path must name an npz or CSV file (eirehn train --data FILE)")
+            raise ValueError("data.path must name an npz, CSV or Parquet file (eirehn train --data FILE)")
         path = Path(self.path).expanduser()
         if path.suffix.lower() not in LAYOUTS:
             raise ValueError(f"path must end in {', '.join(LAYOUTS)}, got {path.name!r}")
@@ -163,18 +165,14 @@ class FileData:
 
     def _content(self) -> Content:
         path = self._path()
-        try:
-            about = path.stat()
-        except OSError as error:
-            raise RunError(f"cannot read {path}: {error.strerror}") from error
-        return _content(self, path, (about.st_mtime_ns, about.st_size))
+        return _content(self, path, file_state(path))
 
     def _cases(self, path: Path) -> Cases:
         roles = Roles(self.target, self.values, self.sequence, self.time, self.group, self.split)
         if path.suffix.lower() == ".npz":
             return read_npz(path, roles, task=self.task, ragged=self.ragged)
         tabs = self.delimiter == "tab" or (path.suffix.lower() == ".tsv" and self.delimiter == ",")
-        return read_csv(
+        return read_columns(
             path,
             roles,
             task=self.task,
@@ -188,7 +186,7 @@ class FileData:
 @functools.lru_cache(maxsize=2)
 def _content(data: FileData, path: Path, stamp: tuple[int, int]) -> Content:
     """Read once for each time `stamp` the file was written."""
-    if data.sha256 is not None and _checksum(path) != data.sha256:
+    if data.sha256 is not None and checksum(path) != data.sha256:
         raise RunError(f"{path} has changed since it was first trained on; choose another folder for a new run")
     cases = data._cases(path)
     classes, codes = _classes(path, cases) if data.task == "classification" else ((), None)
@@ -208,7 +206,7 @@ def _content(data: FileData, path: Path, stamp: tuple[int, int]) -> Content:
     return Content(splits, scaling, classes, weights, division)
 
 
-def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], npt.NDArray[np.int64]]:
+def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], Indices]:
     """The names of the classes in order, and which each sequence is of. They are ordered as numbers where they can
     be read as such, and are numbers where all are written as such: 007 and 1_0 are names, and not of 7 and 10."""
     texts, codes = np.unique(cases.target, return_inverse=True)
@@ -220,21 +218,19 @@ def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], npt.NDArr
         if all(str(number) == text for number, text in zip(numbers, texts, strict=True)):
             names = sorted(numbers)
     if len(names) < 2:
-        raise RunError(f"{path} has one class only, {names[0]!r}: there is nothing to tell apart")
+        raise RunError(f"{path} has one class only, {names[0]!r}: there is nothing to classify")
     return tuple(names), np.argsort(order)[codes.reshape(-1)]
 
 
 def _numbers(texts: npt.NDArray[Any]) -> list[int]:
-    """Empty where one of the texts is no number."""
+    """Empty where one of the texts is not a number."""
     try:
         return [int(text) for text in texts]
     except ValueError:
         return []
 
 
-def _check_known(
-    path: Path, classes: tuple[int | str, ...], codes: npt.NDArray[np.int64], division: Division
-) -> None:
+def _check_known(path: Path, classes: tuple[int | str, ...], codes: Indices, division: Division) -> None:
     """That every class is among those to train on."""
     for code in sorted(set(range(len(classes))) - set(codes[division.train].tolist())):
         raise RunError(f"{path}: no sequence to train on is of class {classes[code]!r}")
@@ -250,9 +246,7 @@ def _scaling(data: FileData, x: list[Floats], target: npt.NDArray[Any]) -> Scali
     return Scaling(mean, scale, *moments(target))
 
 
-def _split(
-    x: list[Floats], target: npt.NDArray[Any], rows: npt.NDArray[np.int64], scaling: Scaling, numbers: bool
-) -> Split:
+def _split(x: list[Floats], target: npt.NDArray[Any], rows: Indices, scaling: Scaling, numbers: bool) -> Split:
     if len(rows):
         with np.errstate(over="ignore"):
             inputs, lengths = padded([(x[row] - scaling.mean) / scaling.scale for row in rows])
@@ -267,9 +261,77 @@ def _split(
     return Split(inputs, torch.from_numpy(answers), lengths)
 
 
-def _checksum(path: Path) -> str:
-    try:
-        with open(path, "rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror}") from error
+def divide(
+    count: int, classes: Any, group: Any, part: Any, *, validation: float, test: float, seed: int
+) -> Division:
+    """The shares `validation` and `test` of `count` sequences, drawn by `seed`, or those that `part` (N,) calls so.
+
+    Sequences of one `group` (N,) stay together. Where there are `classes` (N,), each keeps its share in every part,
+    and where there are groups too, every class is among those to train on.
+    """
+    everything = np.arange(count)
+    known = {name: everything[part == name] if part is not None else everything[:0] for name in Division._fields}
+    rest = known["train"] if part is not None else everything
+    random = np.random.default_rng(seed)
+    for name, share in (("test", test), ("validation", validation / (1 - test) if part is None else validation)):
+        if share > 0 and not len(known[name]):
+            known[name], rest = hold_out(rest, share, classes, group, random)
+        if share > 0 and not len(known[name]):
+            raise RunError(f"no sequences for {name} are left over: there are {count}")
+    if not len(rest):
+        raise RunError("no sequences to train on are left over")
+    division = Division(rest, known["validation"], known["test"])
+    if group is not None:
+        _check_apart(division, group)
+    return division
+
+
+def _check_apart(division: Division, group: Any) -> None:
+    """That the parts a file names share no group; those drawn never do."""
+    found: dict[Any, str] = {}
+    for name, rows in zip(Division._fields, division, strict=True):
+        for each in np.unique(group[rows]).tolist():
+            if found.setdefault(each, name) != name:
+                raise RunError(f"group {each!r} is in two parts, {found[each]} and {name}")
+
+
+def hold_out(rest: Indices, share: float, classes: Any, group: Any, random: Any) -> tuple[Indices, Indices]:
+    """A share of `rest`, and what is left of it; see `divide`."""
+    if group is not None:
+        out = _whole_groups(rest, share, classes, group[rest], random)
+    elif classes is not None:
+        out = _of_each_class(rest, share, classes[rest], random)
+    else:
+        out = random.permutation(rest)[: min(len(rest) - 1, max(1, round(share * len(rest))))]
+    return np.sort(out), np.setdiff1d(rest, out)
+
+
+def _of_each_class(rest: Indices, share: float, classes: Any, random: Any) -> Indices:
+    """At least one of each class that has two, so that a part knows all of them."""
+    out = []
+    for each in np.unique(classes):
+        own = random.permutation(rest[classes == each])
+        out.append(own[: min(len(own) - 1, max(1, round(share * len(own))))])
+    return np.concatenate(out)
+
+
+def _whole_groups(rest: Indices, share: float, classes: Any, group: Any, random: Any) -> Indices:
+    groups = np.unique(group)
+    count = min(len(groups) - 1, max(1, round(share * len(groups))))
+    if count < 1:
+        raise RunError(f"all sequences are of one group, {str(groups[0])!r}: none can be held out")
+    good: Indices | None = None
+    for _ in range(TRIES):
+        out = np.isin(group, random.permutation(groups)[:count])
+        if classes is None:
+            return rest[out]
+        inside, outside = set(classes[rest[~out]]), set(classes[rest[out]])
+        if inside == outside:
+            return rest[out]
+        if outside <= inside and good is None:
+            good = rest[out]
+    if good is None:
+        raise RunError(
+            f"no {count} of {len(groups)} groups leave all classes to the others: there are too few groups"
+        )
+    return good

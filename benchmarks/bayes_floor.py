@@ -1,11 +1,18 @@
-"""The synthetic task as a Markov chain: what its hidden state does in a time step, as means and densities.
+"""The Bayes floor of the synthetic task: the least error of a predictor that sees `x_1 … x_t` and nothing else.
 
-One inner step is `v = A h + noise`, `h = tanh(v)`: given `h`, the next `v` is Gaussian with independent
-components. Everything here rests on that.
+    python benchmarks/bayes_floor.py
+
+If `R_t` is known, `x_t` gives `h_t`, that gives `R_{t+1}`, and so on: all that is hidden is `R_1`, which has few
+values. The best predictor follows one trajectory for each, weighs it by the density of what it saw, and predicts
+the mean over the trajectories of `E[x_{t+1} | h_t]`.
+
+The task is a Markov chain. One inner step is `v = A h + noise`, `h = tanh(v)`: given `h`, the next `v` is Gaussian
+with independent components. All means and densities here rest on that.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 from collections.abc import Iterator
 from functools import lru_cache
@@ -15,6 +22,8 @@ import numpy as np
 import numpy.typing as npt
 from numpy.polynomial import chebyshev, hermite_e, legendre
 
+from eirehn.data.synthetic import NOISE_STD, synthetic
+
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
@@ -23,14 +32,19 @@ LEAST_SPREAD = 1e-4
 PARTICLES = 256
 DEGREE = 40
 CHUNK = 1 << 20  # numbers at work at a time
+ROUNDING = 1e-5
+"""`x` is stored in single precision: a state this close to where the depth changes may belong to either side."""
+NEGLIGIBLE = 1e-9
+LEAST_NOISE = 0.03
+"""The densities of less, but some, noise are too narrow for a grid of moderate size."""
 
 
 class Task(NamedTuple):
     """What `synthetic` takes."""
 
-    max_depth: int
-    theta: float
-    noise_std: float
+    max_depth: int = 10
+    theta: float = math.pi / 6
+    noise_std: float = NOISE_STD
 
     @property
     def deepest(self) -> int:
@@ -40,6 +54,131 @@ class Task(NamedTuple):
     def rotation(self) -> Floats:
         cos, sin = math.cos(self.theta), math.sin(self.theta)
         return np.array([[cos, -sin], [sin, cos]])
+
+
+class Floor(NamedTuple):
+    """Mean squared errors of the best predictors there are, over both components."""
+
+    mean: float
+    per_step: Floats  # (T-1,)
+    informed: float  # of a predictor that is told h_t
+    standard_error: float  # of `mean`, from sequence to sequence
+
+
+class Tracks(NamedTuple):
+    """Trajectories that could have led here: several of one sequence while its past leaves a doubt."""
+
+    owner: Ints  # (K,): which sequence, rising
+    h: Floats  # (K, 2)
+    next_depth: Ints  # (K,)
+    log_weight: Floats  # (K,)
+
+
+def bayes_floor(task: Task, *, steps: int = 21, count: int = 50_000, seed: int = 1) -> Floor:
+    """The floor, as a mean over `count` sequences of `steps` points.
+
+    Only the sequences are random: given the hidden state, the error to expect of a prediction is computed.
+    """
+    if 0 < task.noise_std < LEAST_NOISE:
+        raise ValueError(f"noise_std must be 0 or at least {LEAST_NOISE}, got {task.noise_std}")
+    data = synthetic(count, steps, **task._asdict(), seed=seed)
+    x = data.x.astype(np.float64)
+    known = informed_moments(task, x, data.depth)  # (N, T-1, 3)
+    spread = np.maximum(known[..., 2] - (known[..., :2] ** 2).sum(-1), 0.0) / 2  # (N, T-1)
+    errors = spread + ((known[..., :2] - bayes_predictions(task, x)) ** 2).mean(-1)
+    each = errors.mean(1)
+    return Floor(
+        mean=float(each.mean()),
+        per_step=errors.mean(0),
+        informed=float(spread.mean()),
+        standard_error=float(each.std(ddof=1) / math.sqrt(count)),
+    )
+
+
+def bayes_predictions(task: Task, x: Floats) -> Floats:
+    """What the best predictor says of `x_2 … x_T`, (N, T-1, 2), from what goes before in `x`, (N, T, 2)."""
+    predictions = np.empty((x.shape[0], x.shape[1] - 1, 2))
+    for t, tracks in enumerate(_follow(task, x)):
+        said = _shares(tracks)[:, None] * moments(task, tracks.h, tracks.next_depth)[:, :2]
+        for c in range(2):
+            predictions[:, t, c] = np.bincount(tracks.owner, said[:, c], len(x))
+    return predictions
+
+
+def informed_moments(task: Task, x: Floats, depth: Ints) -> Floats:
+    """The moments (N, T-1, 3) of `x_2 … x_T`, each given the state before it."""
+    h, log_jacobian = regain(task, x[:, :-1], depth[:, :-1])
+    if not np.isfinite(log_jacobian).all():
+        raise ValueError("depth does not belong to x: no state gives one with the other")
+    return moments(task, h.reshape(-1, 2), depth[:, 1:].ravel()).reshape(*h.shape[:2], 3)
+
+
+def _follow(task: Task, x: Floats) -> Iterator[Tracks]:
+    """The trajectories after each of `x_1 … x_{T-1}`, x (N, T, 2)."""
+    tracks = None
+    for t in range(x.shape[1] - 1):
+        tracks = _begin(task, x[:, 0]) if tracks is None else _onward(task, tracks, x[:, t])
+        lost = np.setdiff1d(np.arange(len(x)), tracks.owner)
+        if lost.size:
+            raise ValueError(f"x[{lost[0]}] is no sequence of this task: no hidden state leads to step {t}")
+        yield tracks
+
+
+def _begin(task: Task, x: Floats) -> Tracks:
+    """A trajectory for every depth that could have given `x_1` (N, 2)."""
+    owner = np.repeat(np.arange(len(x)), task.deepest)
+    depth = np.tile(np.arange(1, task.deepest + 1), len(x))
+    h, log_weight = regain(task, x[owner], depth)
+    possible = np.isfinite(log_weight)
+    log_weight[possible] += log_prior(task, np.arctanh(h[possible]), depth[possible])
+    return _next(task, owner, h, log_weight)
+
+
+def _onward(task: Task, tracks: Tracks, x: Floats) -> Tracks:
+    """Each trajectory goes to the state its depth gives `x_t` (N, 2), and is weighed by the density of that."""
+    h, log_jacobian = regain(task, x[tracks.owner], tracks.next_depth)
+    log_weight = np.where(np.isfinite(log_jacobian), tracks.log_weight, -math.inf)
+    # A trajectory without a rival needs no weight.
+    rivals = np.isfinite(log_weight) & (np.bincount(tracks.owner)[tracks.owner] > 1)
+    log_weight[rivals] += log_jacobian[rivals] + log_transition(
+        task, tracks.h[rivals], np.arctanh(h[rivals]), tracks.next_depth[rivals]
+    )
+    return _next(task, *_merged(tracks.owner, tracks.next_depth, h, log_weight))
+
+
+def _merged(owner: Ints, depth: Ints, h: Floats, log_weight: Floats) -> tuple[Ints, Floats, Floats]:
+    """Trajectories of one sequence that took the same depth are in the same state: one from now on."""
+    order = np.lexsort((depth, owner))
+    first = np.flatnonzero(np.diff(owner[order], prepend=-1) | np.diff(depth[order], prepend=-1))
+    if not first.size:
+        return owner, h, log_weight
+    return owner[order][first], h[order][first], np.logaddexp.reduceat(log_weight[order], first)
+
+
+def _next(task: Task, owner: Ints, h: Floats, log_weight: Floats) -> Tracks:
+    """The depth each trajectory takes next, where it weighs anything; one on the border goes both ways."""
+    exact = (task.max_depth - 1) * (h * h).sum(1)
+    below, above = (np.rint(exact + side).astype(np.int64) + 1 for side in (-ROUNDING, ROUNDING))
+    ways = np.where(below != above, 2, 1)
+    each = np.repeat(np.arange(len(owner)), ways)
+    second = np.diff(each, prepend=-1) == 0
+    tracks = Tracks(owner[each], h[each], np.where(second, above[each], below[each]), log_weight[each])
+    tracks = _those(tracks, np.isfinite(tracks.log_weight))
+    return _those(tracks, _shares(tracks) > NEGLIGIBLE)
+
+
+def _those(tracks: Tracks, which: npt.NDArray[np.bool_]) -> Tracks:
+    return Tracks(tracks.owner[which], tracks.h[which], tracks.next_depth[which], tracks.log_weight[which])
+
+
+def _shares(tracks: Tracks) -> Floats:
+    """The probabilities (K,) of the trajectories, which add up to one for each sequence."""
+    begins = np.diff(tracks.owner, prepend=-1) > 0
+    first, group = np.flatnonzero(begins), np.cumsum(begins) - 1
+    if not first.size:
+        return tracks.log_weight
+    weight = np.exp(tracks.log_weight - np.maximum.reduceat(tracks.log_weight, first)[group])
+    return np.asarray(weight / np.add.reduceat(weight, first)[group])
 
 
 def regain(task: Task, x: Floats, depth: Ints) -> tuple[Floats, Floats]:
@@ -230,3 +369,16 @@ def _by_depth(depth: Ints, width: int) -> Iterator[tuple[Ints, int]]:
         rows = np.flatnonzero(depth == r)
         for start in range(0, len(rows), max(1, CHUNK // width)):
             yield rows[start : start + max(1, CHUNK // width)], int(r)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--noise-std", type=float, default=NOISE_STD)
+    parser.add_argument("--count", type=int, default=50_000, help="sequences")
+    asked = parser.parse_args()
+    floor = bayes_floor(Task(noise_std=asked.noise_std), count=asked.count)
+    print(f"floor {floor.mean!r} (standard error {floor.standard_error:.2g}), known state {floor.informed:.6g}")
+
+
+if __name__ == "__main__":
+    main()

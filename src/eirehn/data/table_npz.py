@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -11,8 +9,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ...files import RunError
-from .cases import PARTS, Cases, Floats, Roles, Texts, ends, parts
+from ..files import RunError
+from .dataset import Floats, load_npz
+from .table_columns import PARTS, Cases, Roles, Texts, ends, parts
 
 LARGEST = 8 << 30
 """Bytes that all arrays of a file have together, as it declares them."""
@@ -27,7 +26,7 @@ def read_npz(path: Path, roles: Roles, *, task: str, ragged: bool) -> Cases:
             raise ValueError(f"{name} names a column of a long CSV file, and {path} is npz")
     if len(roles.values) > 1:
         raise ValueError(f"values names one array of an npz file, got {', '.join(roles.values)}")
-    arrays = _arrays(path)
+    arrays = load_npz(path, LARGEST)
     values = roles.values[0] if roles.values else "X"
     if values not in arrays and f"{values}_train" in arrays:
         return _join(
@@ -39,43 +38,6 @@ def read_npz(path: Path, roles: Roles, *, task: str, ragged: bool) -> Cases:
             ],
         )
     return _cases(path, arrays, roles, values, "", task, ragged)
-
-
-def _arrays(path: Path) -> dict[str, npt.NDArray[Any]]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            if (total := sum(member.file_size for member in archive.infolist())) > LARGEST:
-                raise RunError(f"{path} is refused: it would unpack to {total:,} bytes")
-        with np.load(path, allow_pickle=False) as file:
-            return {name: _array(path, file, name) for name in file.files}
-    except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror or error}") from error
-    except (
-        ValueError,
-        EOFError,
-        MemoryError,
-        SyntaxError,
-        NotImplementedError,
-        RuntimeError,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
-        raise RunError(f"{path} is damaged or no npz file: {error}") from error
-
-
-def _array(path: Path, file: Any, name: str) -> npt.NDArray[Any]:
-    try:
-        array = file[name]
-    except ValueError as error:
-        if "pickle" not in str(error) and "Object" not in str(error):
-            raise
-        raise RunError(
-            f"{path}: array {name!r} holds Python objects, which are not read: they could run code. Save numbers, "
-            "and sequences of unequal lengths padded, with an array of their lengths"
-        ) from error
-    if not isinstance(array, np.ndarray):
-        raise RunError(f"{path}: {name!r} is no array")
-    return array
 
 
 def _part(path: Path, arrays: Arrays, roles: Roles, values: str, part: str, task: str, ragged: bool) -> Cases:
@@ -148,7 +110,9 @@ def _labels(path: Path, roles: Roles, target: npt.NDArray[Any]) -> Texts:
         for row in np.flatnonzero(~np.isfinite(target))[:1]:
             raise RunError(f"{path}, {roles.target!r}: row {row}: a value is missing")
         for row in np.flatnonzero(target != np.rint(target))[:1]:
-            raise RunError(f"{path}, {roles.target!r}: row {row}: {target[row]} is no class; is it a regression?")
+            raise RunError(
+                f"{path}, {roles.target!r}: row {row}: {target[row]} is not a class; is it a regression?"
+            )
         target = target.astype(np.int64)
     if target.dtype.kind == "S":
         target = np.char.decode(target, "utf-8")

@@ -1,0 +1,69 @@
+"""`eirehn data`: a data set fetched, checked and put where trainings look for it."""
+
+from __future__ import annotations
+
+import tempfile
+import textwrap
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from .common import make_parser, parse
+
+NAMES = ("har", "ptb")
+
+
+def data(given: list[str]) -> None:
+    """Fetches a data set, checks it and puts it where trainings look for it."""
+    parser = make_parser("data", data)
+    parser.add_argument("name", type=str, help="har (UCI HAR) or ptb (Penn Treebank)")
+    parser.add_argument("--from", type=Path | None, help="an archive or folder that is here: nothing is downloaded")
+    parser.add_argument("--out", type=Path | None, help="folder of all data; default EIREHN_DATA_DIR")
+    asked = parse(parser, given)
+    if asked.name not in NAMES:
+        raise ValueError(f"there is no data set {asked.name!r}; there are {', '.join(NAMES)}")
+    from ..data import har, ptb
+    from ..data.download import data_dir
+
+    folder = (data_dir() if asked.out is None else asked.out) / asked.name
+    done = (_har if asked.name == "har" else _ptb)(folder, asked["from"])
+    print(f"{asked.name}: {'ready and checked' if done else 'already there, checked'}: {folder}")
+    if asked.out is not None and asked.out.absolute() != data_dir().absolute():
+        print(f"trainings look for it in {data_dir()}; set EIREHN_DATA_DIR={asked.out.absolute()} to use this one")
+    about = har if asked.name == "har" else ptb
+    for title, text in (("licence", about.LICENCE), ("please cite", about.CITATION)):
+        print(textwrap.fill(f"{title}: {text}", 100, subsequent_indent="  ", break_long_words=False))
+
+
+def _har(folder: Path, source: Path | None) -> bool:
+    """Whether there was anything to do."""
+    from ..data import har
+    from ..data.download import fetch
+    from ..files import RunError
+
+    target = folder / har.FILE
+    if target.exists():
+        try:
+            har.read(target)
+        except RunError as error:
+            raise RunError(f"{error}; move it away first") from error
+        return False
+    with _scratch() as scratch:
+        har.prepare(source or fetch(har.REMOTES, scratch), target)
+    return True
+
+
+def _ptb(folder: Path, source: Path | None) -> bool:
+    from ..data import ptb
+
+    if ptb.complete(folder):
+        return False
+    with _scratch() as scratch:
+        ptb.prepare(source or ptb.download(scratch), folder)
+    return True
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="eirehn-") as folder:
+        yield Path(folder)

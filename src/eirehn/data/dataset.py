@@ -1,0 +1,192 @@
+"""What every data set comes down to: tensors of inputs and targets for training, validation and test."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import stat
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..files import RunError
+
+if TYPE_CHECKING:  # `import eirehn` comes here, and these parts of NumPy take a while
+    import numpy.typing as npt
+
+Floats: TypeAlias = "npt.NDArray[np.float64]"
+
+
+class Split(NamedTuple):
+    x: Tensor  # (N, T, X)
+    target: Tensor  # (N, T, O), or (N,) for a class per sequence
+    lengths: Tensor | None = None  # (N,): the sequences' own lengths, where x is padded at its end
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Split:
+        """With `change` made to each tensor that is there."""
+        return Split(*(None if each is None else change(each) for each in self))  # type: ignore[arg-type]
+
+
+class Splits(NamedTuple):
+    train: Split
+    validation: Split  # may be empty: then the last epoch is the one that counts
+    test: Split
+
+
+Augment: TypeAlias = "Callable[[Sequence[Tensor], Sequence[np.random.Generator]], tuple[Tensor, ...]]"
+"""Inputs and targets of a batch, (M, B, …) each, as one more draw of the same task; one generator per ensemble
+member."""
+
+
+class Data(Protocol):
+    """What a recipe asks of its data: a frozen dataclass whose fields say all there is to know."""
+
+    kind: ClassVar[str]
+
+    @property
+    def task(self) -> str:
+        """regression, classification or language."""
+
+    @property
+    def input_size(self) -> int: ...
+
+    @property
+    def output_size(self) -> int: ...
+
+    @property
+    def augment(self) -> Augment | None:
+        """What changes a training batch, where anything does."""
+
+    def load(self) -> Splits: ...
+
+    def __hash__(self) -> int: ...
+
+    def smaller(self, train: int) -> Data:
+        """The same with so many sequences to train on."""
+
+
+@dataclass(frozen=True)
+class Scaling:
+    """From the units of a user's data to those a model was trained in, and back."""
+
+    mean: tuple[float, ...]  # of each channel
+    scale: tuple[float, ...]
+    target_mean: tuple[float, ...] = (0.0,)  # of each output
+    target_scale: tuple[float, ...] = (1.0,)
+
+    def inputs(self, x: Tensor, like: Tensor) -> Tensor:
+        # In double precision, as are the outputs: a small change of a large number is lost otherwise.
+        return ((x.double() - _double(self.mean, x)) / _double(self.scale, x)).to(like.dtype)
+
+    def outputs(self, prediction: Tensor) -> Tensor:
+        scale, mean = (_double(each, prediction) for each in (self.target_scale, self.target_mean))
+        return prediction.double() * scale + mean
+
+
+def _double(values: tuple[float, ...], like: Tensor) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64, device=like.device)
+
+
+def sent(array: Floats, like: Tensor) -> Tensor:
+    """`array` in the dtype and on the device of `like`, without waiting for a GPU to take it."""
+    tensor = torch.from_numpy(array).to(like.dtype)
+    return tensor.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else tensor
+
+
+def check_single(values: Tensor, what: str) -> None:
+    """That numbers which were finite still are, in single precision."""
+    if not values.isfinite().all():
+        raise ValueError(
+            f"{what} has values that are too large for single precision, or too far from those trained on"
+        )
+
+
+def padded(x: Sequence[npt.NDArray[Any]], dtype: npt.DTypeLike = np.float32) -> tuple[Tensor, Tensor]:
+    """Sequences (T, X), each T its own, as (N, T, X) with zeros at their ends, and their lengths (N,)."""
+    lengths = [len(each) for each in x]
+    out = np.zeros((len(x), max(lengths), x[0].shape[1]), dtype)
+    for row, each in zip(out, x, strict=True):
+        row[: len(each)] = each
+    return torch.from_numpy(out), torch.tensor(lengths)
+
+
+def moments(values: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and deviation of each column of `values` (rows, X); 1 for the deviation of one that does not vary."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean, scale = values.mean(0), values.std(0)
+    if not np.isfinite(mean).all() or not np.isfinite(scale).all():
+        raise ValueError(
+            f"values are too large to standardise, up to {np.abs(values).max():.3g}: divide them before"
+        )
+    # A constant has a deviation of rounding errors.
+    varies = scale > 1e-12 * np.abs(values).max(0)
+    return tuple(mean.tolist()), tuple(np.where(varies, scale, 1.0).tolist())
+
+
+DAMAGED_ARRAY = (ValueError, EOFError, SyntaxError, tokenize.TokenError)
+"""What NumPy raises where the header or the content of an array is damaged."""
+
+
+def load_npz(path: Path, most_bytes: int) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of an npz file from anywhere: no pickles, and no more bytes than `most_bytes`."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if (total := sum(member.file_size for member in archive.infolist())) > most_bytes:
+                raise RunError(f"{path} is refused: it would unpack to {total:,} bytes")
+        with np.load(path, allow_pickle=False) as file:
+            return {name: _array(path, file, name) for name in file.files}
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror or error}") from error
+    except (*DAMAGED_ARRAY, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+        raise RunError(f"{path} is damaged or not an npz file: {error}") from error
+
+
+def _array(path: Path, file: Any, name: str) -> npt.NDArray[Any]:
+    try:
+        array = file[name]
+    except ValueError as error:
+        if "pickle" not in str(error) and "Object" not in str(error):
+            raise
+        raise RunError(
+            f"{path}: array {name!r} holds Python objects, which are not read: they could run code. Save numbers, "
+            "and sequences of unequal lengths padded, with an array of their lengths"
+        ) from error
+    if not isinstance(array, np.ndarray):
+        raise RunError(f"{path}: {name!r} is not an array")
+    return array
+
+
+FileState = tuple[int, int]
+
+
+def file_state(path: Path) -> FileState:
+    """Size and time of change, by which a file that has changed is recognised."""
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode):
+        raise RunError(f"{path} is a pipe: it is read more than once, so it must be a file")
+    return found.st_size, found.st_mtime_ns
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of a file that may be large: not computed again while the file stays as it is."""
+    return _checksum(path.absolute(), file_state(path))
+
+
+@functools.lru_cache(maxsize=32)
+def _checksum(path: Path, state: FileState) -> str:
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error

@@ -1,0 +1,338 @@
+"""Sequences in files of columns, CSV and Parquet: a row for each time step (long), or for each sequence (wide).
+
+CSV is read by Python's own strict reader: pandas fills up rows that are too short without a word, and does not know
+on which line of the file a row stands.
+"""
+
+from __future__ import annotations
+
+import codecs
+import csv
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ..checks import nearest
+from ..files import RunError
+from .dataset import Floats
+
+Texts = npt.NDArray[np.str_]
+Column = list[str] | npt.NDArray[Any]
+PARTS = ("train", "validation", "test")
+LARGEST_CSV, LARGEST_PARQUET = 4 << 30, 8 << 30
+"""Bytes of text, which takes several times that in memory, and of columns as Parquet declares them."""
+MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
+NO_VALUE = ("", "nan", "na", "n/a", "null", "none", "?")
+"""What files have in the place of a number that is not there, in lower case."""
+MISSING = "a value is missing; fill it in, or leave the sequence out"
+
+
+class Roles(NamedTuple):
+    """Which columns, or arrays, of a file hold what."""
+
+    target: str
+    values: tuple[str, ...]
+    sequence: str | None
+    time: str | None
+    group: str | None
+    part: str | None
+
+
+class Cases(NamedTuple):
+    """Sequences as a file has them."""
+
+    x: list[Floats]  # N of (T, X), each T its own
+    target: Texts | Floats  # (N,): classes by their names; (N, O): numbers
+    group: Texts | None  # (N,)
+    part: Texts | None  # (N,): of PARTS
+
+
+class Table(NamedTuple):
+    """The columns of a file: cells as text (CSV), or as the file has them (Parquet)."""
+
+    path: Path
+    columns: dict[str, Column]
+    lines: list[int] | None  # of each row, as an editor counts, where the file has lines
+
+    def column(self, name: str, role: str) -> Column:
+        if name not in self.columns:
+            raise RunError(
+                f"{self.path} has no column {name!r} for {role}; did you mean {nearest(name, self.columns)!r}? "
+                f"It has {_some(list(self.columns))}"
+            )
+        return self.columns[name]
+
+    def row(self, row: int) -> str:
+        return f"{self.path}, {f'row {row}' if self.lines is None else f'line {self.lines[row]}'}"
+
+    def where(self, row: int, column: str) -> str:
+        return f"{self.row(row)}, column {column!r}"
+
+    def numbers(self, name: str, role: str, *, missing: bool = False) -> Floats:
+        """A column as numbers, which are finite, or with `missing` NaN where there is none."""
+        cells = self.column(name, role)
+        if isinstance(cells, np.ndarray) and cells.dtype.kind not in "fiub":
+            cells = ["" if cell is None else str(cell) for cell in cells.tolist()]
+        values = self._parsed(name, cells) if isinstance(cells, list) else cells.astype(np.float64)
+        for row in np.flatnonzero(np.isnan(values))[: 0 if missing else 1]:
+            raise RunError(f"{self.where(int(row), name)}: {MISSING}")
+        for row in np.flatnonzero(np.isinf(values))[:1]:
+            raise RunError(f"{self.where(int(row), name)}: {cells[row]} is not finite")
+        return values
+
+    def _parsed(self, name: str, cells: list[str]) -> Floats:
+        try:
+            return np.fromiter(map(float, cells), np.float64, len(cells))
+        except ValueError:
+            return np.array([self._number(name, row, cell) for row, cell in enumerate(cells)])
+
+    def _number(self, name: str, row: int, cell: str) -> float:
+        if cell.strip().lower() in NO_VALUE:
+            return np.nan
+        try:
+            return float(cell)
+        except ValueError:
+            raise RunError(f"{self.where(row, name)}: {cell[:40]!r} is not a number") from None
+
+    def texts(self, name: str, role: str) -> Texts:
+        """A column as names, none of which is empty."""
+        cells = self.column(name, role)
+        if isinstance(cells, np.ndarray):
+            cells = _names(cells)
+        found = np.array([cell.strip() for cell in cells])
+        for row in np.flatnonzero(found == "")[:1]:
+            raise RunError(f"{self.where(int(row), name)}: {MISSING}")
+        return found
+
+    def times(self, name: str) -> npt.NDArray[Any]:
+        """A column to order rows by: numbers, or dates where the file knows them as such."""
+        cells = self.column(name, "time")
+        if not isinstance(cells, np.ndarray) or cells.dtype.kind not in "mM":
+            return self.numbers(name, "time")
+        for row in np.flatnonzero(np.isnat(cells))[:1]:
+            raise RunError(f"{self.where(int(row), name)}: {MISSING}")
+        return cells.astype(np.int64)
+
+
+def read_columns(
+    path: Path, roles: Roles, *, task: str, channels: int, ragged: bool, delimiter: str, encoding: str
+) -> Cases:
+    """Long where `roles` name the column that says which sequence a row is of, and wide otherwise."""
+    parquet = path.suffix.lower() == ".parquet"
+    table = _read_parquet(path) if parquet else _read_csv(path, delimiter, encoding)
+    if roles.sequence is not None:
+        return _long(table, roles, task)
+    if roles.time is not None:
+        raise ValueError("time orders the rows of a long file: name the column of its sequences too")
+    return _wide(table, roles, task, channels, ragged)
+
+
+def _read_csv(path: Path, delimiter: str, encoding: str) -> Table:
+    """A header and rows of as many cells. A byte-order mark says more of the encoding than `encoding`."""
+    try:
+        if (size := path.stat().st_size) > LARGEST_CSV:
+            raise RunError(f"{path} is refused: {size:,} bytes of text; save it as npz")
+        with open(path, "rb") as file:
+            start = file.read(4)
+        used = next((name for mark, name in MARKS if start.startswith(mark)), encoding)
+        with open(path, encoding=used, newline="") as text:
+            return _csv_table(path, csv.reader(text, delimiter=delimiter, strict=True))
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+    except UnicodeError as error:
+        raise RunError(f"{path} is not {used} text ({error}); name its encoding, as latin-1 or utf-16") from error
+    except LookupError as error:
+        raise ValueError(f"encoding: {error}") from None
+    except csv.Error as error:
+        raise RunError(f"{path} is not a CSV file: {error}") from error
+
+
+def _csv_table(path: Path, reader: Iterator[list[str]]) -> Table:
+    header = [name.strip() for name in next(reader, [])]
+    _check_header(path, header)
+    rows, lines = [], []
+    for row in reader:
+        if not row:
+            continue
+        line = reader.line_num  # type: ignore[attr-defined]  # csv.reader has it
+        if len(row) != len(header):
+            raise RunError(f"{path}, line {line} has {len(row)} cells, and the header {len(header)}")
+        rows.append(row)
+        lines.append(line)
+    if not rows:
+        raise RunError(f"{path} has a header and no rows")
+    columns = zip(*rows, strict=True)
+    return Table(path, {name: list(cells) for name, cells in zip(header, columns, strict=True)}, lines)
+
+
+def _read_parquet(path: Path) -> Table:
+    try:
+        import pyarrow  # type: ignore[import-untyped,unused-ignore]  # it has no types
+        import pyarrow.parquet  # type: ignore[import-untyped,unused-ignore]  # it has no types
+    except ImportError as error:
+        raise RunError(f"{path}: Parquet files need {error.name}: pip install 'eirehn[train]'") from error
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            about = file.metadata
+            total = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
+            if total > LARGEST_PARQUET:
+                raise RunError(f"{path} is refused: it would unpack to {total:,} bytes")
+            table = file.read()
+    except (pyarrow.ArrowException, OSError, MemoryError, ValueError) as error:
+        raise RunError(f"{path} is damaged or not a Parquet file: {' '.join(str(error).split())}") from error
+    names = [name.strip() for name in table.column_names]
+    _check_header(path, names)
+    if not table.num_rows:
+        raise RunError(f"{path} has columns and no rows")
+    # What pandas wrote of the numbers of its rows is not data.
+    columns = {name: _parquet_column(path, name, table.column(at)) for at, name in enumerate(names)}
+    return Table(path, {name: cells for name, cells in columns.items() if not name.startswith("__index_")}, None)
+
+
+def _parquet_column(path: Path, name: str, column: Any) -> npt.NDArray[Any]:
+    import pyarrow.types as kinds  # type: ignore[import-untyped,unused-ignore]  # it has no types
+
+    if kinds.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if kinds.is_nested(column.type) or kinds.is_binary(column.type):
+        raise RunError(f"{path}: column {name!r} must hold numbers, text or dates, got {column.type}")
+    cells: npt.NDArray[Any] = column.to_numpy()
+    return cells
+
+
+def _check_header(path: Path, header: Sequence[str]) -> None:
+    if not any(header):
+        raise RunError(f"{path} is empty")
+    if all(map(_is_number, header)):
+        raise RunError(f"{path} has no header: its first line must name the columns, got {_some(header)}")
+    seen: set[str] = set()
+    for number, name in enumerate(header, 1):
+        if not name:
+            raise RunError(f"{path}: column {number} has no name in the header")
+        if name in seen:
+            raise RunError(f"{path} has two columns called {name!r}")
+        seen.add(name)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+
+
+def _names(cells: npt.NDArray[Any]) -> list[str]:
+    """Typed cells as CSV would have them: whole numbers without a point, nothing where nothing is."""
+    if cells.dtype.kind == "f" and not np.isinf(cells).any():
+        whole = np.nan_to_num(cells)
+        if (whole == np.rint(whole)).all():  # whole numbers among which some were missing
+            texts = whole.astype(np.int64).astype(np.str_)
+            return ["" if gone else text for gone, text in zip(np.isnan(cells), texts.tolist(), strict=True)]
+    return ["" if cell is None or cell != cell else str(cell) for cell in cells.tolist()]
+
+
+def _values(table: Table, roles: Roles) -> list[str]:
+    """The names of the signals' columns: those asked for, or all that have no other role."""
+    taken = {roles.target, roles.sequence, roles.time, roles.group, roles.part}
+    names = list(roles.values) or [name for name in table.columns if name not in taken]
+    if not names:
+        raise RunError(f"{table.path} has no columns left for the values")
+    for name in names:
+        if name in taken:
+            raise ValueError(f"column {name!r} cannot be a value and something else too")
+    return names
+
+
+def _target(table: Table, name: str, task: str) -> Texts | Floats:
+    if task == "regression":
+        return table.numbers(name, "the target")[:, None]
+    return table.texts(name, "the target")
+
+
+def _optional(table: Table, name: str | None, role: str) -> Texts | None:
+    return None if name is None else table.texts(name, role)
+
+
+def _long(table: Table, roles: Roles, task: str) -> Cases:
+    assert roles.sequence is not None
+    keys = table.texts(roles.sequence, "sequence")
+    target = _target(table, roles.target, task)
+    group, part = _optional(table, roles.group, "group"), _optional(table, roles.part, "split")
+    values = np.stack([table.numbers(name, "values") for name in _values(table, roles)], 1)  # (rows, X)
+    _, first, code = np.unique(keys, return_index=True, return_inverse=True)
+    rank = np.argsort(np.argsort(first))  # sequences in the order in which the file begins them
+    order, starts = _order(table, roles, rank[code])
+    for name, each in ((roles.target, target), (roles.group, group), (roles.part, part)):
+        if each is not None:
+            _check_constant(table, name, each[order], order, starts)
+    firsts = order[starts]
+    return Cases(
+        np.split(values[order], starts[1:]),
+        target[firsts],
+        None if group is None else group[firsts],
+        None if part is None else parts(part[firsts], lambda row: table.where(int(firsts[row]), str(roles.part))),
+    )
+
+
+def _order(table: Table, roles: Roles, code: npt.NDArray[np.int64]) -> tuple[Any, Any]:
+    """The rows sequence by sequence, in time, and where in that each sequence starts."""
+    if roles.time is None:
+        order = np.argsort(code, kind="stable")
+    else:
+        time = table.times(roles.time)
+        order = np.lexsort((time, code))
+        again = (np.diff(code[order]) == 0) & (np.diff(time[order]) == 0)
+        for at in np.flatnonzero(again)[:1]:
+            raise RunError(f"{table.where(int(order[at + 1]), roles.time)}: its sequence has this time already")
+    return order, np.flatnonzero(np.diff(code[order], prepend=-1))
+
+
+def _check_constant(table: Table, name: str | None, values: Any, order: Any, starts: Any) -> None:
+    same = (values[1:] == values[:-1]).reshape(len(values) - 1, -1).all(1)
+    same[starts[1:] - 1] = True
+    for at in np.flatnonzero(~same)[:1]:
+        where = table.where(int(order[at + 1]), str(name))
+        cell = str(table.columns[str(name)][order[at + 1]])
+        raise RunError(f"{where}: {cell!r} differs from the rows before it of its sequence, which has one")
+
+
+def _wide(table: Table, roles: Roles, task: str, channels: int, ragged: bool) -> Cases:
+    names = _values(table, roles)
+    if len(names) % channels:
+        raise ValueError(f"{len(names)} columns of values do not make whole time steps of {channels} channels")
+    target = _target(table, roles.target, task)
+    group, part = _optional(table, roles.group, "group"), _optional(table, roles.part, "split")
+    if part is not None:
+        part = parts(part, lambda row: table.where(row, str(roles.part)))
+    values = np.stack([table.numbers(name, "values", missing=ragged) for name in names], 1)  # (N, T · X)
+    last = ends(np.isnan(values))
+    for row in np.flatnonzero((last == 0) | (last % channels > 0))[:1]:
+        raise RunError(f"{table.row(int(row))} ends after {last[row]} values, in no whole time step")
+    inside = np.arange(len(names)) < last[:, None]
+    for row, at in np.argwhere(inside & np.isnan(values))[:1]:
+        raise RunError(f"{table.where(int(row), names[at])}: {MISSING}")
+    x = [each[:end].reshape(-1, channels) for each, end in zip(values, last.tolist(), strict=True)]
+    return Cases(x, target, group, part)
+
+
+def ends(missing: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    """Steps before the last that is there, (N,), of `missing` (N, T)."""
+    steps: npt.NDArray[np.int64] = missing.shape[1] - np.argmin(missing[:, ::-1], 1)
+    return np.where(missing.all(1), 0, steps)
+
+
+def parts(names: Texts, where: Callable[[int], str]) -> Texts:
+    """The names of parts, in the spelling of PARTS."""
+    short = {"val": "validation", "valid": "validation"}
+    found = np.array([short.get(name.strip().lower(), name.strip().lower()) for name in names.tolist()])
+    for index in np.flatnonzero(~np.isin(found, PARTS))[:1]:
+        raise RunError(f"{where(int(index))}: {str(names[index])!r} is not one of {', '.join(PARTS)}")
+    return found
