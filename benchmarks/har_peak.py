@@ -19,9 +19,9 @@ import pytorch_lightning as pl
 
 import eirehn.training.fit as fit
 from eirehn.data.splits import Splits
+from eirehn.experiments.results import spread
 from eirehn.files import write_json
 from eirehn.recipes import find
-from eirehn.recipes.results import spread
 from eirehn.training.checkpoints import seeded
 from eirehn.training.modules import Task
 from eirehn.training.provenance import provenance

@@ -18,6 +18,7 @@ from helpers.small import DATA, Sums, small
 from rich.console import Console
 
 from eirehn.cli import main
+from eirehn.experiments.parallel import train_all
 from eirehn.files import read_json
 from eirehn.loading import read_values
 from eirehn.recipes import har
@@ -30,7 +31,6 @@ from eirehn.training.progress import Display, Event
 from eirehn.training.recipe import Recipe
 from eirehn.training.retreats import Retreats
 from eirehn.training.stability import UnstableTraining
-from eirehn.training.workers import train_all
 
 STEPS = 4  # an epoch of `small`
 BECAUSE = "because their gradients were not finite"

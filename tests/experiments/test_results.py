@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
+from eirehn.experiments import experiments
+from eirehn.experiments.results import paper_figure, row
 from eirehn.recipes import find, recipes
-from eirehn.recipes.experiments import experiments
-from eirehn.recipes.results import paper_figure, row
 
 RESULT = {
     "recipe": "synthetic-ei-rehn-20",

@@ -13,12 +13,12 @@ import eirehn
 from eirehn.cli.common import UsageError
 from eirehn.cli.reproducing import chosen_rows
 from eirehn.data.ptb import PtbData
+from eirehn.experiments import Experiment, experiments
+from eirehn.experiments.reproduce import report_on, reproduce
+from eirehn.experiments.results import label, paper_figure
 from eirehn.files import read_json
 from eirehn.models import LanguageModel
 from eirehn.recipes import find, ptb
-from eirehn.recipes.experiments import Experiment, experiments
-from eirehn.recipes.reproduce import report_on, reproduce
-from eirehn.recipes.results import label, paper_figure
 from eirehn.training.recipe import Recipe
 
 

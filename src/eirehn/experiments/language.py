@@ -1,12 +1,12 @@
-"""What trained language models do on their test text: how well they tell its words, and how deep they go for it."""
+"""The report of trained language models: how well they predict their test text, and how deep they go for it."""
 
 from __future__ import annotations
 
 import math
 import statistics
 from collections.abc import Sequence
-from typing import NamedTuple
-from weakref import WeakKeyDictionary
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,13 +18,25 @@ from torch.utils._pytree import tree_map
 from ..data.splits import Split
 from ..data.vocabulary import end_of_line
 from ..models import ELASTIC, LanguageModel
-from ..report.content import DepthHistogram, EarlyCurve
-from ..report.language import Passage, WordGroups
+from ..report.content import Curve, Report
+from ..report.language import Passage, TableRow, WordGroups
+from ..report.metric import METRICS
 from ..report.numbers import count
 from ..training.columns import Windows
-from . import analysis
-from .analysis import Trained
+from .results import paper_figure, published
+from .trained import Trained, early_curve, histogram, learning_curve
 
+TASK = "Trained to model language."
+KEPT = ("early", "histograms", "frequencies", "positions")
+"""The parts of a report that the results file keeps; not passages, as not every text may be passed on."""
+TABLE_4 = {
+    "LSTM (Zaremba 2014)": "ptb-lstm-1500",
+    "Pointer Sentinel (Merity 2016)": "ptb-lstm-650-pointer",
+    "RHN depth 10 (Zilly 2016)": "ptb-rhn-830-r10",
+    "EI-REHN-1000D": "ptb-ei-rehn-1000-r4",
+    "EI-REHN-1200D": "ptb-ei-rehn-1200-r4",
+}
+"""The recipe of each row; its ensemble of LSTMs has none."""
 WORK = 6e11
 """Multiplications that one reading of the text may take: about half a minute on one core."""
 COLUMNS, LONG_COLUMN = 16, 500
@@ -41,6 +53,113 @@ WORDS, CHARACTERS = 45, 240
 Ints = npt.NDArray[np.int64]
 
 
+def about(runs: Sequence[Trained]) -> dict[str, Any]:
+    return {"evaluation": "perplexity of the whole text, read from end to end in one column"}
+
+
+def about_row(run: Trained) -> dict[str, Any]:
+    """How it was learned, epoch by epoch, and what that took."""
+    curve = learning_curve(run)
+    learned = {"train_loss": curve.loss, "validation_perplexity": curve.validation}
+    return {
+        "gpu_hours": run.result.get("gpu_hours"),
+        "learning_curve": {
+            name: [[round(value, 4) for value in seed] for seed in values]
+            for name, values in learned.items()
+            if values is not None
+        },
+    }
+
+
+def content(
+    title: str, summary: str, results: dict[str, Any], runs: Sequence[Trained], notice: str | None
+) -> Report:
+    """The report of these runs, with as many of its figures as they allow."""
+    deep = [run for run in runs if run.models and run.deep]
+    best = best_of_each(deep)
+    shown = [run for run in deep if run in best or run.price]
+    elastic = [run for run in shown if run.elastic]
+    tokens = tokens_to_read(shown) if shown else 0
+    varied = max(elastic, key=lambda run: variety(run, tokens)) if elastic else None
+    return Report(
+        title=title,
+        summary=summary,
+        results=results,
+        notice=notice,
+        curves=[timed(run) for run in runs],
+        histograms=[histogram(run, (each.depth for each in readings(run, tokens))) for run in elastic],
+        frequencies=[by_frequency(run, tokens) for run in elastic],
+        positions=[by_place(run, tokens) for run in elastic],
+        passages=passages(varied, tokens) if varied else (),
+        early=[early_curve(run, lambda run, cap: perplexities_and_depths(run, tokens, cap)) for run in shown],
+        tables=tables(runs) if runs[0].recipe.data.kind == "ptb" else (),
+        measured_on=what_was_read(shown[0], tokens) if shown else "",
+        loss_name="training loss (nats a token, with dropout)",
+        **METRICS["perplexity"]._asdict(),
+    )
+
+
+def timed(run: Trained) -> Curve:
+    """The learning curve, with the time it took: epochs are alike."""
+    curve = learning_curve(run)
+    each = run.result["seconds"] / curve.epochs[-1]
+    return replace(curve, seconds=[each * epoch for epoch in curve.epochs])
+
+
+def best_of_each(runs: Sequence[Trained]) -> list[Trained]:
+    """Of each kind of network, trained without a depth penalty, the run that validation finds best."""
+    best: dict[str, Trained] = {}
+    for run in sorted(runs, key=lambda run: math.inf if (found := perplexities(run)[0]) is None else found):
+        if not run.price:
+            best.setdefault(run.recipe.network.kind, run)
+    return list(best.values())
+
+
+def variety(run: Trained, tokens: int) -> tuple[float, float]:
+    """How much depths differ from word to word, by count or else by its gates: the run with the most is worth
+    looking at."""
+    first = readings(run, tokens)[0]
+    effective = 0.0 if first.effective is None else first.effective.mean(0).std().item()
+    return first.depth.double().mean(0).std().item(), effective
+
+
+def perplexities(run: Trained | None) -> tuple[float | None, float | None]:
+    """On validation and test data, means over the seeds that have one."""
+    if run is None:
+        return None, None
+    validation, test = (
+        [value for value in values or () if value is not None]
+        for values in (run.result.get("best_validation"), run.result["values"])
+    )
+    return statistics.fmean(validation) if validation else None, statistics.fmean(test) if test else None
+
+
+def tables(runs: Sequence[Trained]) -> list[TableRow]:
+    """Tables 3 and 4 of the paper, ours beside their rows, and after them what they have no row for."""
+    ours = {run.recipe.name: run for run in runs if paper_figure(run.recipe) is not None}
+    printed, used, rows = published(), set(), []
+    for kind, name in (("RHN", "rhn"), ("EIREHN", "ei-rehn")):
+        table = printed["ptb_test_perplexity_by_depth_hidden_1200"][kind]
+        sizes = table["parameters_millions"]
+        for index, depth in enumerate(table["depth"]):
+            used.add(recipe := f"ptb-{name}-1200-r{depth}")
+            size = sizes[index] if isinstance(sizes, list) else sizes
+            model = f"{name.upper()}-1200, depth {depth}"
+            figure = table["perplexity"][index]
+            rows.append(TableRow("Table 3: by depth", model, size, None, figure, *perplexities(ours.get(recipe))))
+    for row in printed["ptb_comparison"]:
+        recipe = TABLE_4.get(row["model"], "")
+        used.add(recipe)
+        size = None if row["size"] is None else float(row["size"].removesuffix("M"))
+        figures = perplexities(ours.get(recipe))
+        rows.append(TableRow("Table 4: beside others", row["model"], size, row["valid"], row["test"], *figures))
+    for run in runs:
+        if run.recipe.name not in used or run.recipe.name not in ours:
+            millions = run.result["parameters"] / 1e6
+            rows.append(TableRow("Ours besides", run.label, millions, None, None, *perplexities(run)))
+    return rows
+
+
 class Reading(NamedTuple):
     """What one model makes of a text of N tokens."""
 
@@ -49,21 +168,17 @@ class Reading(NamedTuple):
     effective: Tensor | None  # (layers, N): how far gates were open, summed over inner steps, mean over units
 
 
-_readings: WeakKeyDictionary[Trained, dict[int, list[Reading]]] = WeakKeyDictionary()
-
-
 def readings(run: Trained, tokens: int) -> list[Reading]:
     """What each of the run's models makes of so many tokens of the test text, read once."""
-    kept = _readings.setdefault(run, {})
-    if tokens not in kept:
-        kept[tokens] = [read(model, text(run, tokens), lead(run)) for model in run.models]
-    return kept[tokens]
+    if tokens not in run.readings:
+        run.readings[tokens] = [read(model, text(run, tokens), lead(run)) for model in run.models]
+    return run.readings[tokens]
 
 
 def text(run: Trained, tokens: int) -> Split:
     """The first so many tokens of the test text, and what follows each, (1, N)."""
     run.recipe.data.check_trained_on(run.folder)  # type: ignore[attr-defined]  # these data are a text
-    whole = analysis.split_for_test(run.recipe.data)
+    whole = run.test
     side = columns(tokens)
     tokens = tokens // side * side  # columns have one length
     return whole.map(lambda each: each[:, :tokens])
@@ -104,7 +219,7 @@ def read(model: LanguageModel, split: Split, lead: Tensor, max_depth: int | None
 
 def tokens_to_read(runs: Sequence[Trained]) -> int:
     """As much of the test text as the slowest of these runs can read in bearable time, the same for all."""
-    whole = min(analysis.split_for_test(run.recipe.data).x.size(1) for run in runs)
+    whole = min(run.test.x.size(1) for run in runs)
     bearable = min(int(WORK / (work(run.models[0]) * len(run.models))) for run in runs)
     return min(whole, max(bearable, 1000))
 
@@ -119,7 +234,7 @@ def work(model: LanguageModel) -> int:
 
 def what_was_read(run: Trained, tokens: int) -> str:
     """In words."""
-    whole = analysis.split_for_test(run.recipe.data).x.size(1)
+    whole = run.test.x.size(1)
     read = text(run, tokens).x.size(1)
     kind = "words" if run.models[0].tokens.level == "word" else "characters"
     # Numbers in a sentence, unlike those in a table, may stand at the end of a line.
@@ -134,27 +249,11 @@ def what_was_read(run: Trained, tokens: int) -> str:
 
 def perplexities_and_depths(run: Trained, tokens: int, max_depth: int | None = None) -> list[tuple[float, float]]:
     """The perplexity and the mean depth of each of the run's models on so many tokens."""
-    if max_depth is None:
+    if max_depth in (None, run.recipe.network.max_depth):
         found = readings(run, tokens)
     else:
         found = [read(model, text(run, tokens), lead(run), max_depth) for model in run.models]
     return [(math.exp(each.nats.mean().item()), each.depth.double().mean().item()) for each in found]
-
-
-def early_curve(run: Trained, tokens: int) -> EarlyCurve:
-    """The perplexity when no word may go deeper than 1, 2, … inner steps, without training for it."""
-    deepest = run.recipe.network.max_depth
-    return analysis.early_curve(
-        run,
-        lambda run, cap: perplexities_and_depths(run, tokens, None if cap == deepest else cap),  # the last is none
-    )
-
-
-def histogram(run: Trained, tokens: int) -> DepthHistogram:
-    """How often the run's models spent each depth, in all layers."""
-    depths = torch.cat([reading.depth.flatten() for reading in readings(run, tokens)])
-    counts = torch.bincount(depths, minlength=run.recipe.network.max_depth + 1).tolist()
-    return DepthHistogram(run.label, counts, run.recipe.network.num_layers)
 
 
 def by_frequency(run: Trained, tokens: int) -> WordGroups:

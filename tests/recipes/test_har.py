@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from eirehn.experiments.results import label, paper_figure, paper_spread, published
 from eirehn.models import SequenceModel
 from eirehn.recipes import har
-from eirehn.recipes.results import label, paper_figure, paper_spread
-from eirehn.report.published import published
 
 
 def test_every_row_has_the_published_number_of_parameters():
