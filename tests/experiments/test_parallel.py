@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+import signal
+import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +16,8 @@ import torch
 from helpers.small import small
 
 import eirehn
-from eirehn.experiments.parallel import train_all
+from eirehn.data.language import TextData
+from eirehn.experiments.parallel import Sweep, train_all
 from eirehn.files import RunError
 from eirehn.loading import read_values
 from eirehn.training.callbacks import Stopped
@@ -19,40 +25,57 @@ from eirehn.training.fit import train
 from eirehn.training.folder import RunFolder
 from eirehn.training.progress import Event
 from eirehn.training.recipe import Recipe
+from eirehn.training.stability import UnstableTraining
+
+ROWS = [replace(small(kind), name=kind) for kind in ("EIREHN", "SRHN", "LSTM")]
+LONG = [replace(small("RNN", seeds=(seed,), epochs=100_000), name=f"long-{seed}") for seed in (0, 1)]
 
 
-def named(name: str, recipe: Recipe) -> Recipe:
-    return replace(recipe, name=name)
+@pytest.fixture(autouse=True, scope="module")
+def _plain_path():
+    with eirehn.use_backend("auto"):  # as in processes of their own
+        yield
 
 
-ROWS = [named(kind, small(kind)) for kind in ("EIREHN", "SRHN", "LSTM")]
-LONG = [named(f"long-{number}", small("RNN", seeds=(number,), epochs=100_000)) for number in (0, 1)]
+class Under:
+    """Does something once so many of the runs that it is told of are under way."""
+
+    def __init__(self, runs: int, act: Callable[[], None]) -> None:
+        self.runs, self.act, self.seen = runs, act, set()
+
+    def __call__(self, event: Event) -> None:
+        if event.epoch > 0:
+            self.seen.add(event.run)
+        if len(self.seen) == self.runs:
+            self.runs = 0
+            self.act()
 
 
-def silent(event: Event) -> None:
-    pass
+def interrupt() -> None:
+    raise KeyboardInterrupt
 
 
 def check_same(recipe: Recipe, folder: Path, other: Path) -> None:
     """That a run left what training by itself leaves, to the bit."""
-    with eirehn.use_backend("auto"):  # as in processes of their own
-        train(recipe, other / recipe.name)
+    train(recipe, other / recipe.name)
     assert (folder / recipe.name / "metrics.csv").read_text() == (other / recipe.name / "metrics.csv").read_text()
     for name in ("best", "last"):
         ours, theirs = (read_values(each / recipe.name / f"{name}.safetensors") for each in (folder, other))
         assert all(torch.equal(ours[key], theirs[key]) for key in theirs)
 
 
+def check_stopped(folder: Path) -> None:
+    with RunFolder(folder) as run:  # nobody holds it any more
+        assert run.checkpoint.exists()
+        assert run.read_result() is None
+
+
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_rows_at_once_are_those_one_by_one(jobs: int, tmp_path: Path) -> None:
     events: list[Event] = []
     ended: list[str] = []
-    check_same(ROWS[1], tmp_path, tmp_path)  # which is not repeated
-    with eirehn.use_backend("auto"):
-        results = train_all(
-            ROWS, tmp_path, jobs=jobs, tell=events.append, ended=lambda recipe, result: ended.append(recipe.name)
-        )
-    assert [result["recipe"] for result in results] == [recipe.name for recipe in ROWS]
+    train(ROWS[1], tmp_path / ROWS[1].name)  # which is not repeated
+    train_all(ROWS, tmp_path, jobs=jobs, tell=events.append, ended=lambda _, result: ended.append(result["recipe"]))
     assert sorted(ended) == ["EIREHN", "LSTM"]
     last = {event.run: event for event in events}
     assert {name: (event.epoch, event.epochs) for name, event in last.items()} == dict.fromkeys(ended, (3, 3))
@@ -63,7 +86,6 @@ def test_rows_at_once_are_those_one_by_one(jobs: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::ResourceWarning")
 def test_on_a_cluster(tmp_path: Path) -> None:
     distributed = pytest.importorskip("distributed")
     events: list[Event] = []
@@ -76,33 +98,53 @@ def test_on_a_cluster(tmp_path: Path) -> None:
     ):
         train_all(ROWS[:2], tmp_path, tell=events.append)
         with pytest.raises(Stopped):
-            train_all(LONG, tmp_path, tell=interrupting)
+            train_all(LONG, tmp_path, tell=Under(2, interrupt))
     assert {event.run for event in events} == {"EIREHN", "SRHN"}
     for recipe in ROWS[:2]:
         check_same(recipe, tmp_path, tmp_path / "alone")
-    check_stopped(tmp_path)
-
-
-def interrupting(event: Event) -> None:
-    """Ctrl-C, once all are under way."""
-    if event.run == "long-1" and event.epoch > 2:
-        raise KeyboardInterrupt
-
-
-def check_stopped(folder: Path) -> None:
     for recipe in LONG:
-        with RunFolder(folder / recipe.name) as run:  # nobody holds it any more
-            assert run.checkpoint.exists()
+        check_stopped(tmp_path / recipe.name)
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_interrupted_rows_save_their_state(jobs: int, tmp_path: Path) -> None:
+    with pytest.raises(Stopped):
+        train_all(LONG, tmp_path, jobs=jobs, tell=Under(jobs, interrupt))
+    for recipe in LONG[:jobs]:
+        check_stopped(tmp_path / recipe.name)
+
+
+@pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
+def test_a_row_that_fails_stops_the_others(jobs: int, tmp_path: Path) -> None:
+    rows = [replace(ROWS[0], name="failing", data=TextData(8, None, "nowhere.txt", "or.txt", "else.txt")), *LONG]
+    with pytest.raises(RunError, match=r"nowhere\.txt"):
+        train_all(rows, tmp_path, jobs=jobs)
+    for recipe in LONG:
+        with RunFolder(tmp_path / recipe.name) as run:
             assert run.read_result() is None
 
 
 @pytest.mark.slow
-def test_a_row_that_fails_stops_the_others_with_their_state_saved(tmp_path: Path) -> None:
-    (tmp_path / "long-1").mkdir()
+def test_a_killed_process(tmp_path: Path) -> None:
+    def kill() -> None:
+        os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
 
-    def damage(event: Event) -> None:
-        (tmp_path / "failing" / "recipe.json").write_text("{")
+    with pytest.raises(RunError, match="a process that trained was killed"):
+        train_all(LONG, tmp_path, jobs=2, tell=Under(2, kill))
 
-    broken = [*LONG, named("failing", small())]
-    with pytest.raises(RunError, match=r"failing/recipe.json is damaged"):
-        train_all(broken, tmp_path, jobs=2, tell=damage)
+
+def test_warnings_are_passed_on(tmp_path: Path) -> None:
+    """Each run's own, where Python shows equal ones once."""
+    plain = small("SREHN", seeds=(5,), optimizer="sgd", learning_rate=1e38, epochs=2)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default", UnstableTraining)
+        train_all([replace(plain, name=name) for name in ("a", "b")], tmp_path, jobs=1)
+    assert {str(each.message).split(":")[0] for each in caught} == {"a, seed 5", "b, seed 5"}
+
+
+def test_a_line_is_read_when_all_of_it_is_there(tmp_path: Path) -> None:
+    with Sweep(tmp_path) as sweep, open(sweep.path / "row.jsonl", "a") as file:
+        for text, found in (('{"a": 1}\n{"a"', [{"a": 1}]), (": 2", []), ("}\n", [{"a": 2}])):
+            file.write(text)
+            file.flush()
+            assert list(sweep.messages()) == found

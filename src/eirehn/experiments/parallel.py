@@ -20,9 +20,9 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
-import joblib  # type: ignore[import-untyped]
+import joblib  # type: ignore[import-untyped]  # it has no types
 import pytorch_lightning as pl
 import torch
 
@@ -37,8 +37,10 @@ from ..training.stability import UnstableTraining
 
 POLL = 0.2  # seconds between two looks at a file
 
-Tell = Callable[[Event], None]
-Ended = Callable[[Recipe, dict[str, Any]], None]
+Tell: TypeAlias = Callable[[Event], None]
+Ended: TypeAlias = Callable[[Recipe, dict[str, Any]], None]
+Outcome: TypeAlias = tuple[str, str | None]
+"""A row and what went wrong. Where nothing did and it has no result, it was stopped."""
 
 
 def train_all(
@@ -46,48 +48,35 @@ def train_all(
     folder: Path,
     *,
     jobs: int | None = None,
-    tell: Tell,
+    tell: Tell = lambda event: None,
     ended: Ended = lambda recipe, result: None,
-) -> list[dict[str, Any]]:
-    """Trains each recipe in its own folder under `folder`, `jobs` at a time, and returns their results.
+) -> None:
+    """Trains each recipe in its own folder under `folder`, `jobs` at a time.
 
     Runs that ended earlier are not repeated. If one fails or this process is stopped, so are the others, with their
     state saved. Another backend is chosen as for any use of joblib: `with joblib.parallel_config(backend="dask")`.
     """
     folder = folder.resolve()  # workers may have another working directory
-    waiting = {
-        recipe.name: recipe for recipe in recipes if not _has_result(RunFolder(folder / recipe.name), recipe)
-    }
+    waiting = {}
+    for recipe in recipes:
+        with RunFolder(folder / recipe.name) as run:
+            run.open(recipe)
+        if run.read_result() is None:
+            waiting[recipe.name] = recipe
     if waiting:
         with _terminated_is_interrupted(), warnings.catch_warnings(), Sweep(folder) as sweep:
             # loky replaces a worker that has grown, as one that trains does, and warns of it.
             warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
             _train_waiting(waiting, sweep, _number(jobs, list(waiting.values())), tell, ended)
-    results = [RunFolder(folder / recipe.name).read_result() for recipe in recipes]
-    return [result for result in results if result is not None]
-
-
-def _has_result(run: RunFolder, recipe: Recipe) -> bool:
-    with run:
-        run.open(recipe)
-    return run.read_result() is not None
 
 
 def _number(jobs: int | None, recipes: Sequence[Recipe]) -> int:
-    """By default those of the user's own backend; else one for each core, and on a GPU two, of which one sets up
+    """By default that of the user's own backend; else one for each core, and on a GPU two, of which one sets up
     while the other computes."""
     own = joblib.effective_n_jobs(None)  # 1 where nothing was chosen
     on_gpu = torch.cuda.is_available() and any(each.hardware.accelerator != "cpu" for each in recipes)
     usual = own if own > 1 else 2 if on_gpu else cores()
     return min(jobs or usual, len(recipes))
-
-
-class Outcome(NamedTuple):
-    """How the training of one row ended; without an error and not stopped, it has a result."""
-
-    name: str
-    error: str | None = None
-    stopped: bool = False
 
 
 class Sweep:
@@ -114,14 +103,13 @@ class Sweep:
         for path in sorted(self.path.glob("*.jsonl")):
             with open(path, "rb") as file:
                 file.seek(self._read.get(path, 0))
-                lines = file.read().rpartition(b"\n")[0]
-            if lines:
-                self._read[path] = self._read.get(path, 0) + len(lines) + 1
-                yield from map(json.loads, lines.splitlines())
+                whole, end, _ = file.read().rpartition(b"\n")
+            self._read[path] = self._read.get(path, 0) + len(whole + end)
+            yield from map(json.loads, whole.splitlines())
 
 
 def _train_waiting(waiting: dict[str, Recipe], sweep: Sweep, jobs: int, tell: Tell, ended: Ended) -> None:
-    """In this thread whatever calls back; in another the waiting for joblib, which Ctrl-C could not interrupt."""
+    """Whatever calls back does so in this thread. Another one waits for joblib, which Ctrl-C would abort."""
     outcomes: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
     gathering = threading.Thread(target=_gather, args=(_start(waiting, sweep, jobs), outcomes))
     gathering.start()
@@ -132,10 +120,10 @@ def _train_waiting(waiting: dict[str, Recipe], sweep: Sweep, jobs: int, tell: Te
             with suppress(queue.Empty):
                 outcome = outcomes.get(timeout=POLL)
             for message in sweep.messages():
-                _hear(message, tell)
+                _pass_on(message, tell)
             if outcome is not None:
-                result = _result(outcome, sweep.runs)
-                ended(waiting[result["recipe"]], result)
+                name, result = _result(outcome, sweep.runs)
+                ended(waiting[name], result)
                 left -= 1
     except BaseException as error:
         sweep.stop()
@@ -148,10 +136,9 @@ def _train_waiting(waiting: dict[str, Recipe], sweep: Sweep, jobs: int, tell: Te
 def _start(names: Iterable[str], sweep: Sweep, jobs: int) -> Iterable[Outcome]:
     # No backend is named, so that a user's `parallel_config` holds; joblib's own choice is loky.
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
+    calls = (joblib.delayed(train_row)(name, str(sweep.runs), str(sweep.path), os.getpid()) for name in names)
     with _without_interrupts():
-        outcomes: Iterable[Outcome] = parallel(
-            joblib.delayed(train_row)(name, str(sweep.runs), str(sweep.path), os.getpid()) for name in names
-        )
+        outcomes: Iterable[Outcome] = parallel(calls)
     return outcomes
 
 
@@ -163,21 +150,21 @@ def _gather(outcomes: Iterable[Outcome], into: queue.SimpleQueue[Outcome | BaseE
         into.put(error)
 
 
-def _result(outcome: Outcome | BaseException, runs: Path) -> dict[str, Any]:
+def _result(outcome: Outcome | BaseException, runs: Path) -> tuple[str, dict[str, Any]]:
     if isinstance(outcome, BrokenProcessPool):
-        raise RunError("a process that trained was killed, perhaps for want of memory; fewer --jobs need less")
+        raise RunError("a process that trained was killed, perhaps for want of memory: try fewer jobs at a time")
     if isinstance(outcome, BaseException):
         raise outcome
-    if outcome.error is not None:
-        raise RunError(outcome.error)
-    if outcome.stopped:
+    name, error = outcome
+    if error is not None:
+        raise RunError(error)
+    result = RunFolder(runs / name).read_result()
+    if result is None:
         raise KeyboardInterrupt
-    result = RunFolder(runs / outcome.name).read_result()
-    assert result is not None
-    return result
+    return name, result
 
 
-def _hear(message: dict[str, Any], tell: Tell) -> None:
+def _pass_on(message: dict[str, Any], tell: Tell) -> None:
     if "warning" in message:
         warnings.warn(message["warning"], UnstableTraining, stacklevel=2)
     else:
@@ -203,21 +190,18 @@ def train_row(name: str, runs: str, sweep: str, parent: int) -> Outcome:
     stopping = StopWhen(lambda: orphaned() or not running.exists())
     with _alone, _reported_warnings(lambda text: report({"warning": text})):
         try:
-            if not running.exists():
-                return Outcome(name, stopped=True)
-            train(
-                RunFolder(folder).recipe(), folder, tell=lambda event: report(asdict(event)), callbacks=[stopping]
-            )
-            return Outcome(name)
+            if running.exists():
+                recipe = RunFolder(folder).recipe()
+                train(recipe, folder, tell=lambda event: report(asdict(event)), callbacks=[stopping])
         except (Stopped, KeyboardInterrupt):
             if orphaned():
                 os._exit(1)  # else it would wait for more from nobody
-            return Outcome(name, stopped=True)
         except (RunError, ValueError) as error:
-            return Outcome(name, error=str(error))
+            return name, str(error)
         except Exception as error:  # returned, since joblib ends the others at once where one raises
             traceback.print_exc()
-            return Outcome(name, error=f"the training of {name} failed: {type(error).__name__}: {error}")
+            return name, f"the training of {name} failed: {type(error).__name__}: {error}"
+    return name, None
 
 
 class StopWhen(pl.Callback):
@@ -232,7 +216,7 @@ class StopWhen(pl.Callback):
             return
         self._asked = time.monotonic()
         if self.over():
-            for each in trainer.callbacks:  # type: ignore[attr-defined]
+            for each in trainer.callbacks:  # type: ignore[attr-defined]  # Lightning hides it from checkers
                 if isinstance(each, Saving):
                     each.ask_to_stop()
 
@@ -270,14 +254,10 @@ def _without_interrupts() -> Iterator[None]:
 @contextmanager
 def _terminated_is_interrupted() -> Iterator[None]:
     """SIGTERM as Ctrl-C, so that the workers are asked to save."""
-
-    def interrupt(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
