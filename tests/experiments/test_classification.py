@@ -15,6 +15,7 @@ import eirehn
 from eirehn.data.har import HarData
 from eirehn.data.har_source import CHANNELS
 from eirehn.experiments import classification
+from eirehn.experiments.reproduce import page
 from eirehn.experiments.results import row
 from eirehn.experiments.trained import Trained, early_curve, histogram, largest_of_each, learning_curve, savings
 from eirehn.models import Network
@@ -225,7 +226,7 @@ def test_the_largest_of_each_form_is_shown(runs) -> None:
 def test_report(runs, names: list[str]) -> None:
     chosen = [runs[name] for name in names]
     results = {"rows": [row(run.recipe, run.result) for run in chosen]}
-    report = classification.content("Sums", classification.TASK, results, chosen, None)
+    report = page("Sums", "Some.", results, chosen)
     assert (report.metric_name, report.scale, report.lower_is_better) == ("test accuracy", 100.0, False)
     assert [len(getattr(report, name)) > 0 for name in ("windows", "early", "class_depths", "histograms")] == [
         names != ["lstm"]

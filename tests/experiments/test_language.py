@@ -17,7 +17,7 @@ from helpers.language import small_language_recipe, written
 import eirehn
 from eirehn.data.splits import Split
 from eirehn.experiments import Experiment, language
-from eirehn.experiments.reproduce import report_on, reproduce
+from eirehn.experiments.reproduce import page, report_on, reproduce
 from eirehn.experiments.results import row
 from eirehn.experiments.trained import Trained, early_curve, histogram
 from eirehn.files import RunError, read_json
@@ -297,7 +297,7 @@ def test_curves_have_their_time(runs) -> None:
 def test_report(runs, names: list[str]) -> None:
     chosen = [runs[name] for name in names]
     results = {"rows": [row(run.recipe, run.result) for run in chosen]}
-    report = language.content("Words", language.TASK, results, chosen, None)
+    report = page("Words", "Some.", results, chosen)
     elastic = bool({"elastic", "letters"} & set(names))
     for name in ("histograms", "frequencies", "positions", "passages"):
         assert bool(getattr(report, name)) == elastic

@@ -15,7 +15,7 @@ from eirehn.cli.reproducing import chosen_rows
 from eirehn.data.ptb import PtbData
 from eirehn.experiments import Experiment, experiments
 from eirehn.experiments.reproduce import report_on, reproduce
-from eirehn.experiments.results import label, paper_figure
+from eirehn.experiments.results import label, paper_result
 from eirehn.files import read_json
 from eirehn.models import LanguageModel
 from eirehn.recipes import find, ptb
@@ -51,15 +51,15 @@ def test_rows(name: str, size: float, figure: float) -> None:
         assert 23 < found < 24.5
     else:
         assert round(found, 1 if isinstance(size, float) else None) == size
-    assert paper_figure(find(name)) == figure
+    assert paper_result(find(name))[0] == figure
     assert find(name) in experiments()["ptb"].rows
 
 
 def test_only_the_rows_themselves_are_the_papers() -> None:
     row = find("ptb-ei-rehn-1200-r4")
-    assert paper_figure(replace(row, network=replace(row.network, output_dropout=0.5))) is None
-    assert paper_figure(replace(row, optimisation=replace(row.optimisation, epochs=30))) == 66.2
-    assert paper_figure(find("ptb-rhn-1050-r4")) is None  # its authors', not the paper's
+    assert paper_result(replace(row, network=replace(row.network, output_dropout=0.5)))[0] is None
+    assert paper_result(replace(row, optimisation=replace(row.optimisation, epochs=30)))[0] == 66.2
+    assert paper_result(find("ptb-rhn-1050-r4"))[0] is None  # its authors', not the paper's
     assert label(row) == "EI-REHN-1200, depth 4"
 
 
@@ -120,7 +120,7 @@ def test_our_own(name: str, recipe: Recipe, parameters: int) -> None:
         model = LanguageModel(recipe.network, 10_000)
     trained = (value.numel() for value in model.parameters() if value.requires_grad)  # all but a temperature
     assert sum(trained) == parameters <= 25.4e6
-    assert paper_figure(recipe) is None  # the paper's network, not its recipe
+    assert paper_result(recipe)[0] is None  # the paper's network, not its recipe
     assert "our recipe" in label(recipe)
     assert "words of 500, our recipe" in label(replace(recipe, network=replace(recipe.network, embedding_size=500)))
 

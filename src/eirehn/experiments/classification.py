@@ -13,8 +13,6 @@ from torch import Tensor
 from ..data.splits import Split
 from ..models import FIXED, Network, SequenceModel
 from ..report.classification import ClassDepth, Confusion, Window
-from ..report.content import Report
-from ..report.metric import METRICS
 from ..training.batches import Parts
 from .results import spread
 from .trained import Trained, early_curve, histogram, largest_of_each, learning_curve, priced_family, savings
@@ -39,10 +37,8 @@ def about_row(run: Trained) -> dict[str, Any]:
     return {"confusion": confusion_by_seed(run)}
 
 
-def content(
-    title: str, summary: str, results: dict[str, Any], runs: Sequence[Trained], notice: str | None
-) -> Report:
-    """The report of these runs, with as many of its figures as they allow."""
+def parts(runs: Sequence[Trained]) -> dict[str, Any]:
+    """Of the report of these runs, as many as they allow."""
     alive = [run for run in runs if run.models]
     elastic = [run for run in alive if run.elastic]
     family = priced_family(alive)
@@ -50,22 +46,17 @@ def content(
     fixed = [run for run in alive if like and _comparable(run.recipe.network, like)]
     largest = largest_of_each(alive, parameters)
     deep = [run for run in elastic if run in family or run in largest]
-    return Report(
-        title=title,
-        summary=summary,
-        results=results,
-        notice=notice,
-        curves=[learning_curve(run) for run in runs],
-        confusions=[confusion(run) for run in largest],
-        histograms=[histogram(run, depths(run)) for run in deep],
-        class_depths=[class_depth(run) for run in deep],
-        windows=windows(max(elastic, key=variety)) if elastic else (),
-        windows_chosen=CHOSEN,
-        savings=savings([*family, *fixed], accuracies_and_depths, rounds=3) if family else (),
-        early=[early_curve(run, accuracies_and_depths) for run in largest if run.deep],
-        loss_name="training loss (cross-entropy)",
-        **METRICS["accuracy"]._asdict(),
-    )
+    return {
+        "curves": [learning_curve(run) for run in runs],
+        "confusions": [confusion(run) for run in largest],
+        "histograms": [histogram(run, depths(run)) for run in deep],
+        "class_depths": [class_depth(run) for run in deep],
+        "windows": windows(max(elastic, key=variety)) if elastic else (),
+        "windows_chosen": CHOSEN,
+        "savings": savings([*family, *fixed], accuracies_and_depths, rounds=3) if family else (),
+        "early": [early_curve(run, accuracies_and_depths) for run in largest if run.deep],
+        "loss_name": "training loss (cross-entropy)",
+    }
 
 
 def _comparable(network: Network, elastic: Network) -> bool:

@@ -18,25 +18,16 @@ from torch.utils._pytree import tree_map
 from ..data.splits import Split
 from ..data.vocabulary import end_of_line
 from ..models import ELASTIC, LanguageModel
-from ..report.content import Curve, Report
+from ..report.content import Curve
 from ..report.language import Passage, TableRow, WordGroups
-from ..report.metric import METRICS
 from ..report.numbers import count
 from ..training.columns import Windows
-from .results import paper_figure, published
+from .results import depth_row, paper_result, published
 from .trained import Trained, early_curve, histogram, learning_curve
 
 TASK = "Trained to model language."
 KEPT = ("early", "histograms", "frequencies", "positions")
 """The parts of a report that the results file keeps; not passages, as not every text may be passed on."""
-TABLE_4 = {
-    "LSTM (Zaremba 2014)": "ptb-lstm-1500",
-    "Pointer Sentinel (Merity 2016)": "ptb-lstm-650-pointer",
-    "RHN depth 10 (Zilly 2016)": "ptb-rhn-830-r10",
-    "EI-REHN-1000D": "ptb-ei-rehn-1000-r4",
-    "EI-REHN-1200D": "ptb-ei-rehn-1200-r4",
-}
-"""The recipe of each row; its ensemble of LSTMs has none."""
 WORK = 6e11
 """Multiplications that one reading of the text may take: about half a minute on one core."""
 COLUMNS, LONG_COLUMN = 16, 500
@@ -71,32 +62,25 @@ def about_row(run: Trained) -> dict[str, Any]:
     }
 
 
-def content(
-    title: str, summary: str, results: dict[str, Any], runs: Sequence[Trained], notice: str | None
-) -> Report:
-    """The report of these runs, with as many of its figures as they allow."""
+def parts(runs: Sequence[Trained]) -> dict[str, Any]:
+    """Of the report of these runs, as many as they allow."""
     deep = [run for run in runs if run.models and run.deep]
     best = best_of_each(deep)
     shown = [run for run in deep if run in best or run.price]
     elastic = [run for run in shown if run.elastic]
     tokens = tokens_to_read(shown) if shown else 0
     varied = max(elastic, key=lambda run: variety(run, tokens)) if elastic else None
-    return Report(
-        title=title,
-        summary=summary,
-        results=results,
-        notice=notice,
-        curves=[timed(run) for run in runs],
-        histograms=[histogram(run, (each.depth for each in readings(run, tokens))) for run in elastic],
-        frequencies=[by_frequency(run, tokens) for run in elastic],
-        positions=[by_place(run, tokens) for run in elastic],
-        passages=passages(varied, tokens) if varied else (),
-        early=[early_curve(run, lambda run, cap: perplexities_and_depths(run, tokens, cap)) for run in shown],
-        tables=tables(runs) if runs[0].recipe.data.kind == "ptb" else (),
-        measured_on=what_was_read(shown[0], tokens) if shown else "",
-        loss_name="training loss (nats a token, with dropout)",
-        **METRICS["perplexity"]._asdict(),
-    )
+    return {
+        "curves": [timed(run) for run in runs],
+        "histograms": [histogram(run, (each.depth for each in readings(run, tokens))) for run in elastic],
+        "frequencies": [by_frequency(run, tokens) for run in elastic],
+        "positions": [by_place(run, tokens) for run in elastic],
+        "passages": passages(varied, tokens) if varied else (),
+        "early": [early_curve(run, lambda run, cap: perplexities_and_depths(run, tokens, cap)) for run in shown],
+        "tables": tables(runs) if runs[0].recipe.data.kind == "ptb" else (),
+        "measured_on": what_was_read(shown[0], tokens) if shown else "",
+        "loss_name": "training loss (nats a token, with dropout)",
+    }
 
 
 def timed(run: Trained) -> Curve:
@@ -136,25 +120,21 @@ def perplexities(run: Trained | None) -> tuple[float | None, float | None]:
 
 def tables(runs: Sequence[Trained]) -> list[TableRow]:
     """Tables 3 and 4 of the paper, ours beside their rows, and after them what they have no row for."""
-    ours = {run.recipe.name: run for run in runs if paper_figure(run.recipe) is not None}
-    printed, used, rows = published(), set(), []
-    for kind, name in (("RHN", "rhn"), ("EIREHN", "ei-rehn")):
-        table = printed["ptb_test_perplexity_by_depth_hidden_1200"][kind]
+    ours = {run.recipe.name: run for run in runs if paper_result(run.recipe)[0] is not None}
+    rows = []
+    for kind, table in published()["ptb_test_perplexity_by_depth_hidden_1200"].items():
         sizes = table["parameters_millions"]
-        for index, depth in enumerate(table["depth"]):
-            used.add(recipe := f"ptb-{name}-1200-r{depth}")
+        for index, (depth, perplexity) in enumerate(zip(table["depth"], table["perplexity"], strict=True)):
+            own = perplexities(ours.get(depth_row(kind, depth)))
+            model = f"{'EI-REHN' if kind == 'EIREHN' else kind}-1200, depth {depth}"
             size = sizes[index] if isinstance(sizes, list) else sizes
-            model = f"{name.upper()}-1200, depth {depth}"
-            figure = table["perplexity"][index]
-            rows.append(TableRow("Table 3: by depth", model, size, None, figure, *perplexities(ours.get(recipe))))
-    for row in printed["ptb_comparison"]:
-        recipe = TABLE_4.get(row["model"], "")
-        used.add(recipe)
+            rows.append(TableRow("Table 3: by depth", model, size, None, perplexity, *own))
+    for row in published()["ptb_comparison"]:
         size = None if row["size"] is None else float(row["size"].removesuffix("M"))
-        figures = perplexities(ours.get(recipe))
-        rows.append(TableRow("Table 4: beside others", row["model"], size, row["valid"], row["test"], *figures))
+        own = perplexities(ours.get(row["recipe"]))
+        rows.append(TableRow("Table 4: beside others", row["model"], size, row["valid"], row["test"], *own))
     for run in runs:
-        if run.recipe.name not in used or run.recipe.name not in ours:
+        if run.recipe.name not in ours:
             millions = run.result["parameters"] / 1e6
             rows.append(TableRow("Ours besides", run.label, millions, None, None, *perplexities(run)))
     return rows

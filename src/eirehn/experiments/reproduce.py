@@ -10,7 +10,9 @@ from typing import Any
 from ..data.language import TextData
 from ..data.own import FileData
 from ..files import write_json
+from ..report.content import Report
 from ..report.html import write_report
+from ..report.metric import metric_of
 from ..training.folder import RunFolder
 from ..training.progress import Event
 from ..training.provenance import provenance
@@ -20,14 +22,8 @@ from .parallel import train_all
 from .results import row
 from .trained import Trained
 
-VIEWS = {
-    "synthetic": synthetic,
-    "har": classification,
-    "files": classification,
-    "ptb": language,
-    "text": language,
-}
-"""What makes the report of trainings on each kind of data: modules with the same five names."""
+VIEWS = {"regression": synthetic, "classification": classification, "language": language}
+"""What makes the report of trainings for each task: modules with the same five names."""
 
 
 def reproduce(
@@ -52,9 +48,9 @@ def reproduce(
     write_json(folder / "results.json", results)
     for line, run in zip(results["rows"], runs, strict=True):
         line.update(view.about_row(run))
-    page = view.content(experiment.title, experiment.summary, results, runs, _notice(cut.notice(rows), runs))
-    write_report(folder / "report.html", page)
-    results["figures"] = {name: [asdict(each) for each in getattr(page, name)] for name in view.KEPT}
+    report = page(experiment.title, experiment.summary, results, runs, cut.notice(rows))
+    write_report(folder / "report.html", report)
+    results["figures"] = {name: [asdict(each) for each in getattr(report, name)] for name in view.KEPT}
     write_json(folder / "results.json", results)
     return results
 
@@ -63,10 +59,11 @@ def report_on(folders: Sequence[Path], path: Path, *, command: str) -> Path:
     """A report of any runs that have ended."""
     runs = [Trained(folder) for folder in folders]
     view = _view([run.recipe for run in runs])
-    _check_same(runs)
+    if len(runs) > 1:
+        _check_same(runs)
     title = runs[0].recipe.name if len(runs) == 1 else f"{len(runs)} runs"
     results = _results("runs", command, runs)
-    return write_report(path, view.content(title, view.TASK, results, runs, _notice(None, runs)))
+    return write_report(path, page(title, view.TASK, results, runs))
 
 
 def _results(name: str, command: str, runs: Sequence[Trained], cut: Cut = FULL) -> dict[str, Any]:
@@ -80,19 +77,30 @@ def _results(name: str, command: str, runs: Sequence[Trained], cut: Cut = FULL) 
     }
 
 
+def page(
+    title: str, summary: str, results: dict[str, Any], runs: Sequence[Trained], notice: str | None = None
+) -> Report:
+    without = [run.label for run in runs if not run.has_weights]
+    if without:
+        own = f"The weights of {', '.join(without)} were not kept: figures that take them are left out."
+        notice = own if notice is None else f"{notice} {own}"
+    parts = _view([run.recipe for run in runs]).parts(runs)
+    return Report(title, summary, results, notice, **parts, **metric_of(results)._asdict())
+
+
 def _has_ended(folder: Path, recipe: Recipe) -> bool:
     run = RunFolder(folder)
     return run.result.exists() and not run.recipe().differences(recipe)
 
 
 def _view(recipes: Sequence[Recipe]) -> Any:
-    """What makes the report of these trainings, by the kind of their data."""
+    """What makes the report of these trainings."""
     kinds = {recipe.data.kind for recipe in recipes}
     if len(kinds) > 1:
         raise ValueError(f"a report is about runs on one kind of data, not on {' and '.join(sorted(kinds))}")
     if kinds == {"files"} and any(recipe.data.task == "regression" for recipe in recipes):
         raise ValueError("there is no report of numbers of your own sequences; eirehn evaluate gives the figures")
-    return VIEWS[kinds.pop()]
+    return VIEWS[recipes[0].data.task]
 
 
 def _check_same(runs: Sequence[Trained]) -> None:
@@ -115,15 +123,6 @@ def _cases(data: Any) -> dict[str, Any]:
         tested = data.division.test.tolist()
         return {"file": data.pinned().sha256, "target": data.target, "sequences to test on": tested}
     return {}
-
-
-def _notice(said: str | None, runs: Sequence[Trained]) -> str | None:
-    """And of which rows there are no figures that take the models themselves."""
-    without = [run.label for run in runs if not run.has_weights]
-    if not without:
-        return said
-    own = f"The weights of {', '.join(without)} were not kept: figures that take them are left out."
-    return own if said is None else f"{said} {own}"
 
 
 def _longest_first(rows: Sequence[Recipe]) -> list[Recipe]:

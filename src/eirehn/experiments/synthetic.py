@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..data.floor import bayes_floor
 from ..data.synthetic import Synthetic, SyntheticData
-from ..report.content import Example, Report, TrueDepth
+from ..report.content import Example, TrueDepth
 from .trained import Trained, early_curve, histogram, largest_of_each, learning_curve, priced_family, savings
 
 TASK = "Trained on the synthetic task."
@@ -32,27 +32,23 @@ def about_row(run: Trained) -> dict[str, Any]:
     return {}
 
 
-def content(
-    title: str, summary: str, results: dict[str, Any], runs: Sequence[Trained], notice: str | None
-) -> Report:
-    """The report of these runs, with as many of its figures as they allow."""
+def parts(runs: Sequence[Trained]) -> dict[str, Any]:
+    """Of the report of these runs, as many as they allow."""
     alive = [run for run in runs if run.models]
     elastic = [run for run in alive if run.elastic]
     family = priced_family(alive)
     capped = [run for run in alive if run.deep and run.recipe.network.kind != "SRHN"]
     fixed = [run for run in alive if run.recipe.network.kind == "SRHN"]
-    return Report(
-        title=title,
-        summary=summary,
-        results=results,
-        notice=notice,
-        curves=[learning_curve(run) for run in runs],
-        histograms=[histogram(run, _depths(run)) for run in family or elastic],
-        examples=examples(max(elastic, key=lambda run: _depths(run)[0].double().std().item())) if elastic else (),
-        savings=savings([*family, *fixed], errors_and_depths, rounds=7) if family and fixed else (),
-        early=[early_curve(run, errors_and_depths) for run in largest_of_each(capped, hidden_size)],
-        true_depth=[true_depth(run) for run in family or elastic],
-    )
+    return {
+        "curves": [learning_curve(run) for run in runs],
+        "histograms": [histogram(run, _depths(run)) for run in family or elastic],
+        "examples": examples(max(elastic, key=lambda run: _depths(run)[0].double().std().item()))
+        if elastic
+        else (),
+        "savings": savings([*family, *fixed], errors_and_depths, rounds=7) if family and fixed else (),
+        "early": [early_curve(run, errors_and_depths) for run in largest_of_each(capped, hidden_size)],
+        "true_depth": [true_depth(run) for run in family or elastic],
+    }
 
 
 def hidden_size(run: Trained) -> int:
