@@ -19,7 +19,7 @@ from eirehn.data.splits import Split
 from eirehn.experiments import Experiment, language
 from eirehn.experiments.reproduce import page, report_on, reproduce
 from eirehn.experiments.results import row
-from eirehn.experiments.trained import Trained, early_curve, histogram
+from eirehn.experiments.trained import Trained, early_curve
 from eirehn.files import RunError, read_json
 from eirehn.models import LanguageModel, Network
 from eirehn.recipes import find
@@ -151,10 +151,7 @@ def test_groups_by_place(runs) -> None:
     x, found = by_hand(run)
     part = language.by_place(run, whole(run))
     assert part.names == [
-        "place 1",
-        "place 2",
-        "place 3",
-        "place 4",
+        *(f"place {n}" for n in (1, 2, 3, 4)),
         "places 5–6",
         "places 7–9",
         "places 10–14",
@@ -190,14 +187,6 @@ def test_early_curve(runs) -> None:
         assert mean == pytest.approx(np.mean(perplexities), rel=1e-5)
         assert std == pytest.approx(np.std(perplexities, ddof=1), rel=1e-2, abs=1e-4)
     assert part.mean[-1] == pytest.approx(np.mean(run.result["values"]), rel=1e-6)
-
-
-def test_histogram_counts_every_layer(runs) -> None:
-    _, found = by_hand(runs["tall"])
-    spent = np.concatenate([depth.ravel() for _, depth in found])
-    part = histogram(runs["tall"], [each.depth for each in language.readings(runs["tall"], whole(runs["tall"]))])
-    assert list(part.counts) == np.bincount(spent, minlength=4).tolist()
-    assert part.layers == 2
 
 
 @pytest.mark.parametrize("name", ["elastic", "tall", "letters"])
@@ -367,7 +356,6 @@ def test_tables_of_the_paper() -> None:
 
 @pytest.mark.slow
 @torch.no_grad()
-@pytest.mark.slow
 def test_figures_to_report_read_the_text_in_one(tmp_path: Path) -> None:
     """Of a reproduced row: test from end to end; validation, which only chooses, in columns from nothing."""
     data = written(tmp_path, train=1200, test=390)
@@ -375,6 +363,7 @@ def test_figures_to_report_read_the_text_in_one(tmp_path: Path) -> None:
     experiment = Experiment("texts", "Texts", "Some words.", [recipe])
     results = reproduce(experiment, tmp_path / "all", command="", jobs=1)
     assert "in one column" in results["evaluation"]
+    assert "test perplexity" in (tmp_path / "all" / "report.html").read_text()
     model, texts = eirehn.load(tmp_path / "all" / "row"), data.texts()
 
     def perplexity(text: torch.Tensor, columns: int) -> float:

@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from eirehn.experiments import experiments
-from eirehn.experiments.results import paper_result, row
-from eirehn.recipes import find, recipes
+from eirehn.experiments.results import label, paper_result, row
+from eirehn.recipes import find, har, ptb, recipes
 
 RESULT = {
     "recipe": "synthetic-ei-rehn-20",
@@ -50,19 +50,38 @@ def test_the_paper_has_a_figure_for_its_own_rows_alone() -> None:
     assert paper_result(find("synthetic-srehn-20"))[0] == pytest.approx(0.54e-3)
 
 
-def test_recipes_come_back_from_a_file() -> None:
-    for recipe in recipes().values():
-        assert type(recipe).from_dict(recipe.to_dict()) == recipe
-
-
 def test_the_experiments() -> None:
     known = experiments()
     assert len(known["synthetic"].rows) == 12 + 6 + 1 + 1 + 1 + 5
-    assert {each.network.weight_update for each in known["weight-updates"].rows} == {
-        "paper",
-        "recursive",
-        "additive",
-        "scaling",
-        "outer",
-        "none",
-    }
+    updates = [each.network.weight_update for each in known["weight-updates"].rows]
+    assert updates == ["paper", "recursive", "additive", "scaling", "outer", "none"]
+
+
+def test_only_the_rows_themselves_are_the_papers() -> None:
+    row = find("ptb-ei-rehn-1200-r4")
+    assert paper_result(replace(row, network=replace(row.network, output_dropout=0.5)))[0] is None
+    assert paper_result(replace(row, optimisation=replace(row.optimisation, epochs=30)))[0] == 66.2
+    assert paper_result(find("ptb-rhn-1050-r4"))[0] is None  # its authors', not the paper's
+    assert label(row) == "EI-REHN-1200, depth 4"
+
+
+def test_how_those_for_all_depths_and_of_several_softmaxes_are_called() -> None:
+    assert label(ptb.early()) == "EI-REHN-1200, depth 4, our recipe, 25% stopped early, recursive"
+    seldom = replace(ptb.early(), optimisation=replace(ptb.early().optimisation, early=0.004))
+    assert ", 0.4% stopped early" in label(seldom)
+    mixed = replace(ptb.short(), network=replace(ptb.short().network, mixture=10))
+    assert label(mixed) == "EI-REHN-1200, depth 4, 10 softmaxes, our recipe, short, recursive"
+    assert label(ptb.best()) == "EI-REHN-1200, depth 4, calibrated, our recipe, recursive"
+
+
+def test_names_and_labels_tell_rows_apart():
+    recipes = har.recipes()
+    assert len({recipe.name for recipe in recipes}) == len({label(recipe) for recipe in recipes}) == len(recipes)
+    assert all(paper_result(recipe)[0] is None for recipe in har.variants())
+
+
+def test_the_spread_the_paper_prints():
+    rows = {recipe.name: recipe for recipe in har.recipes()}
+    assert paper_result(rows["har-ei-rehn-48"])[1] == pytest.approx(0.0061)
+    assert paper_result(rows["har-rhn-32-depth-3"])[1] == pytest.approx(0.0462)
+    assert paper_result(rows["har-best"])[1] is None

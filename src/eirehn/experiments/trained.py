@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -141,10 +140,9 @@ def histogram(run: Trained, depths: Iterable[Tensor]) -> DepthHistogram:
 
 
 def savings(runs: Sequence[Trained], measure: Measure, *, rounds: int) -> list[Saving]:
-    """Metric, mean depth and time to read the test data of each run; times are medians of interleaved rounds."""
-    milliseconds = _interleaved([_reading(run) for run in runs], rounds)
+    """Metric, mean depth and time to read the test data of each run."""
     found = []
-    for run, time_taken in zip(runs, milliseconds, strict=True):
+    for run, milliseconds in zip(runs, _times(runs, rounds), strict=True):
         metric, depths = zip(*measure(run, None), strict=True)
         fixed = run.recipe.network.kind in FIXED
         found.append(
@@ -153,7 +151,7 @@ def savings(runs: Sequence[Trained], measure: Measure, *, rounds: int) -> list[S
                 group="fixed" if fixed else "elastic",
                 price=None if fixed else run.price,
                 depth=statistics.fmean(depths),
-                milliseconds=time_taken,
+                milliseconds=milliseconds,
                 mean=statistics.fmean(metric),
                 std=spread(metric),
             )
@@ -161,24 +159,15 @@ def savings(runs: Sequence[Trained], measure: Measure, *, rounds: int) -> list[S
     return found
 
 
-def _reading(run: Trained) -> Callable[[], None]:
-    test = run.test
-    x, given = test.x.to(run.models[0].head.weight.dtype), {} if test.lengths is None else {"lengths": test.lengths}
-
-    def read() -> None:
-        for model in run.models:
-            model(x, **given)
-
-    return read
-
-
 @torch.no_grad()
-def _interleaved(calls: Sequence[Callable[[], None]], rounds: int) -> list[float]:
-    times: list[list[float]] = [[] for _ in calls]
-    for number in range(rounds + 1):
-        for call, taken in zip(calls, times, strict=True):
+def _times(runs: Sequence[Trained], rounds: int) -> list[float]:
+    """Milliseconds of each run: medians of interleaved rounds, after one that warms up."""
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(1 + rounds):
+        for run, taken in zip(runs, times, strict=True):
+            x, lengths = run.test.x.to(run.models[0].head.weight.dtype), run.test.lengths
             begin = time.perf_counter()
-            call()
-            if number:  # the first round warms up
-                taken.append((time.perf_counter() - begin) * 1e3)
-    return [statistics.median(each) if each else math.nan for each in times]
+            for model in run.models:
+                model(x, lengths=lengths)
+            taken.append((time.perf_counter() - begin) * 1e3)
+    return [statistics.median(each[1:]) for each in times]
