@@ -19,7 +19,7 @@ from eirehn.data.splits import Split
 from eirehn.experiments import Experiment, language
 from eirehn.experiments.reproduce import page, report_on, reproduce
 from eirehn.experiments.results import row
-from eirehn.experiments.trained import Trained, early_curve
+from eirehn.experiments.trained import Trained
 from eirehn.files import RunError, read_json
 from eirehn.models import LanguageModel, Network
 from eirehn.recipes import find
@@ -55,6 +55,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory):
 
 def whole(run: Trained) -> int:
     return run.recipe.data.load().test.x.size(1)
+
+
+def text(run: Trained) -> language.Text:
+    return language.Text(run, whole(run))
 
 
 @torch.no_grad()
@@ -96,16 +100,16 @@ def test_effective_depths(runs) -> None:
     run = runs["deep"]
     expected, place = gates_by_hand(run), np.arange(whole(run)) % 11 + 1
     assert expected.std() > 1e-3
-    found = language.by_place(run, whole(run)).effective
+    found = language.by_place(text(run)).effective
     assert found[1] == pytest.approx(expected[place == 2].mean(), rel=1e-5)
     assert found[4] == pytest.approx(expected[(place >= 5) & (place <= 6)].mean(), rel=1e-5)
     assert found[-1] == pytest.approx(expected[place == 11].mean(), rel=1e-5)
-    first, *_ = language.passages(run, whole(run))
+    first, *_ = language.passages(text(run))
     np.testing.assert_allclose(first.depth, expected[: len(first.tokens)], rtol=1e-5)
     assert first.taken == 4
-    assert language.passages(runs["elastic"], whole(runs["elastic"]))[0].taken is None
-    assert language.by_place(runs["elastic"], whole(runs["elastic"])).effective is not None
-    assert language.readings(runs["rhn"], whole(runs["rhn"]))[0].effective is None
+    assert language.passages(text(runs["elastic"]))[0].taken is None
+    assert language.by_place(text(runs["elastic"])).effective is not None
+    assert text(runs["rhn"]).readings[0].effective is None
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -113,7 +117,7 @@ def test_perplexities_are_those_of_training(runs, name: str) -> None:
     result = runs[name].result
     tokens = whole(runs[name])
     assert name == "letters" or language.columns(tokens) == 1
-    perplexities, depths = zip(*language.perplexities_and_depths(runs[name], tokens), strict=True)
+    perplexities, depths = zip(*language.perplexities_and_depths(text(runs[name])), strict=True)
     assert perplexities == pytest.approx(result["values"], rel=5e-3 if name == "letters" else 1e-6)
     assert depths == pytest.approx(result["depth"], rel=1e-2 if name == "letters" else 1e-6)
 
@@ -125,7 +129,7 @@ def test_groups_by_frequency(runs, name: str) -> None:
     seen = Counter(words[: run.recipe.data.first])
     x, found = by_hand(run)
     often = np.array([seen[run.models[0].tokens.tokens[number]] for number in x])
-    part = language.by_frequency(run, whole(run))
+    part = language.by_frequency(text(run))
     assert len(np.unique(found[0][1])) > 1  # else depth would not be put to the test
     limits = {"never": (0, 0), "1–2 times": (1, 2), "3–9 times": (3, 9), "10–29 times": (10, 29)}
     limits |= {"30–99 times": (30, 99), "100–299 times": (100, 299)}
@@ -149,7 +153,7 @@ def test_groups_by_frequency(runs, name: str) -> None:
 def test_groups_by_place(runs) -> None:
     run = runs["elastic"]
     x, found = by_hand(run)
-    part = language.by_place(run, whole(run))
+    part = language.by_place(text(run))
     assert part.names == [
         *(f"place {n}" for n in (1, 2, 3, 4)),
         "places 5–6",
@@ -180,7 +184,7 @@ def test_places_by_hand() -> None:
 
 def test_early_curve(runs) -> None:
     run = runs["elastic"]
-    part = early_curve(run, lambda run, cap: language.perplexities_and_depths(run, whole(run), cap))
+    part = language.early(text(run))
     assert part.caps == [1, 2, 3]
     for cap, mean, std in zip(part.caps, part.mean, part.std, strict=True):
         perplexities = [np.exp(nats.mean()) for nats, _ in by_hand(run, cap)[1]]
@@ -192,18 +196,18 @@ def test_early_curve(runs) -> None:
 @pytest.mark.parametrize("name", ["elastic", "tall", "letters"])
 def test_passages_are_of_the_text(runs, name: str) -> None:
     run = runs[name]
-    text = Path(run.recipe.data.test).read_text()
+    written_text = Path(run.recipe.data.test).read_text()
     if name != "letters":
-        text = text.replace("\n", " <eos> ")
+        written_text = written_text.replace("\n", " <eos> ")
     x, found = by_hand(run)
     nats, depth = found[0]
-    parts = language.passages(run, whole(run))
+    parts = language.passages(text(run))
     assert len(parts) == language.PASSAGES
     known = run.models[0].tokens
     for part in parts:
         assert part.spaced == (name != "letters")
         shown = (" " if part.spaced else "").join(part.tokens)
-        assert shown in text
+        assert shown in written_text
         assert part.tokens[-1] == part.end
         numbers = known.encode(part.tokens)
         first = next(i for i in range(len(x)) if np.array_equal(x[i : i + len(numbers)], numbers))
@@ -228,12 +232,12 @@ def test_a_large_model_reads_a_part_in_columns(runs, monkeypatch: pytest.MonkeyP
     tokens = language.tokens_to_read([run, run])
     assert tokens == 1000 < whole(run)
     number = f"{whole(run):,}".replace(",", " ")
-    assert language.what_was_read(run, tokens).replace("\N{NO-BREAK SPACE}", " ") == (
+    assert language.what_was_read(language.Text(run, tokens)).replace("\N{NO-BREAK SPACE}", " ") == (
         f"Measured on the first 1 000 of {number} characters of the test text, read in 2 columns side by side, "
         "with words of the validation text before each."
     )
     test = run.recipe.data.load().test
-    found = language.read(run.models[0], language.text(run, tokens), language.lead(run))
+    (found,) = language.Text(run, tokens).readings
     with torch.no_grad():
         start = run.models[0].run(run.recipe.data.load().validation.x[:, :200].long()).state
         for half in (slice(0, 500), slice(500, 1000)):
@@ -265,7 +269,7 @@ def test_a_text_that_has_changed_is_refused(runs, tmp_path: Path) -> None:
     vocabulary["tokens"][2] += "x"
     (tmp_path / "vocabulary.json").write_text(json.dumps(vocabulary))
     with pytest.raises(RunError, match="has changed since"):
-        language.text(Trained(tmp_path), 10)
+        language.Text(Trained(tmp_path), 10)
 
 
 def test_curves_have_their_time(runs) -> None:
@@ -292,9 +296,9 @@ def test_report(runs, names: list[str]) -> None:
         assert bool(getattr(report, name)) == elastic
     assert bool(report.early) == (names != ["lstm"])
     assert not report.tables
-    text = render(report)
-    assert ("Measured on" in text) == (names != ["lstm"])
-    assert "perplexity" in text
+    shown = render(report)
+    assert ("Measured on" in shown) == (names != ["lstm"])
+    assert "perplexity" in shown
 
 
 def test_report_on_runs(runs, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch.utils._pytree import tree_map
 from ..data.splits import Split
 from ..data.vocabulary import end_of_line
 from ..models import ELASTIC, LanguageModel
-from ..report.content import Curve
+from ..report.content import Curve, EarlyCurve
 from ..report.language import Passage, TableRow, WordGroups
 from ..report.numbers import count
 from ..training.columns import Windows
@@ -67,18 +68,17 @@ def parts(runs: Sequence[Trained]) -> dict[str, Any]:
     deep = [run for run in runs if run.models and run.deep]
     best = best_of_each(deep)
     shown = [run for run in deep if run in best or run.price]
-    elastic = [run for run in shown if run.elastic]
-    tokens = tokens_to_read(shown) if shown else 0
-    varied = max(elastic, key=lambda run: variety(run, tokens)) if elastic else None
+    texts = [Text(run, tokens_to_read(shown)) for run in shown]
+    elastic = [text for text in texts if text.run.elastic]
     return {
         "curves": [timed(run) for run in runs],
-        "histograms": [histogram(run, (each.depth for each in readings(run, tokens))) for run in elastic],
-        "frequencies": [by_frequency(run, tokens) for run in elastic],
-        "positions": [by_place(run, tokens) for run in elastic],
-        "passages": passages(varied, tokens) if varied else (),
-        "early": [early_curve(run, lambda run, cap: perplexities_and_depths(run, tokens, cap)) for run in shown],
+        "histograms": [histogram(text.run, (each.depth for each in text.readings)) for text in elastic],
+        "frequencies": [by_frequency(text) for text in elastic],
+        "positions": [by_place(text) for text in elastic],
+        "passages": passages(max(elastic, key=variety)) if elastic else (),
+        "early": [early(text) for text in texts],
         "tables": tables(runs) if runs[0].recipe.data.kind == "ptb" else (),
-        "measured_on": what_was_read(shown[0], tokens) if shown else "",
+        "measured_on": what_was_read(texts[0]) if texts else "",
         "loss_name": "training loss (nats a token, with dropout)",
     }
 
@@ -97,14 +97,6 @@ def best_of_each(runs: Sequence[Trained]) -> list[Trained]:
         if not run.price:
             best.setdefault(run.recipe.network.kind, run)
     return list(best.values())
-
-
-def variety(run: Trained, tokens: int) -> tuple[float, float]:
-    """How much depths differ from word to word, by count or else by its gates: the run with the most is worth
-    looking at."""
-    first = readings(run, tokens)[0]
-    effective = 0.0 if first.effective is None else first.effective.mean(0).std().item()
-    return first.depth.double().mean(0).std().item(), effective
 
 
 def perplexities(run: Trained | None) -> tuple[float | None, float | None]:
@@ -148,25 +140,26 @@ class Reading(NamedTuple):
     effective: Tensor | None  # (layers, N): how far gates were open, summed over inner steps, mean over units
 
 
-def readings(run: Trained, tokens: int) -> list[Reading]:
-    """What each of the run's models makes of so many tokens of the test text, read once."""
-    if tokens not in run.readings:
-        run.readings[tokens] = [read(model, text(run, tokens), lead(run)) for model in run.models]
-    return run.readings[tokens]
+class Text:
+    """The first so many tokens of a run's test text, as its models read them."""
 
+    def __init__(self, run: Trained, tokens: int) -> None:
+        run.recipe.data.check_trained_on(run.folder)  # type: ignore[attr-defined]  # these data are a text
+        length = tokens // columns(tokens) * columns(tokens)  # columns have one length
+        self.run, self.split = run, run.test.map(lambda each: each[:, :length])  # (1, N)
+        self.x = self.split.x[0].numpy()  # (N,)
+        self.vocabulary = run.models[0].tokens
+        self.end = end_of_line(self.vocabulary)
+        known = self.end in self.vocabulary
+        self.ends = self.x == (self.vocabulary.encode([self.end])[0] if known else -1)  # (N,)
 
-def text(run: Trained, tokens: int) -> Split:
-    """The first so many tokens of the test text, and what follows each, (1, N)."""
-    run.recipe.data.check_trained_on(run.folder)  # type: ignore[attr-defined]  # these data are a text
-    whole = run.test
-    side = columns(tokens)
-    tokens = tokens // side * side  # columns have one length
-    return whole.map(lambda each: each[:, :tokens])
+    @cached_property
+    def readings(self) -> list[Reading]:
+        return self.read()
 
-
-def lead(run: Trained) -> Tensor:
-    """What is read before columns: the beginning of the validation text, (1, at most LEAD)."""
-    return run.recipe.data.load().validation.x[:, :LEAD].long()
+    def read(self, max_depth: int | None = None) -> list[Reading]:
+        lead = self.run.recipe.data.load().validation.x[:, :LEAD].long()
+        return [read(model, self.split, lead, max_depth) for model in self.run.models]
 
 
 def columns(tokens: int) -> int:
@@ -212,36 +205,42 @@ def work(model: LanguageModel) -> int:
     return int(sum(each.numel() for each in maps if each is not None) + again * body)
 
 
-def what_was_read(run: Trained, tokens: int) -> str:
+def what_was_read(text: Text) -> str:
     """In words."""
-    whole = run.test.x.size(1)
-    read = text(run, tokens).x.size(1)
-    kind = "words" if run.models[0].tokens.level == "word" else "characters"
+    read, whole = len(text.x), text.run.test.x.size(1)
+    kind = "words" if text.vocabulary.level == "word" else "characters"
     # Numbers in a sentence, unlike those in a table, may stand at the end of a line.
     some, all_of = (count(number).replace(" ", "\N{NO-BREAK SPACE}") for number in (read, whole))
     part = f"all {all_of} {kind}" if read == whole else f"the first {some} of {all_of} {kind}"
-    side = columns(tokens)
-    how = (
-        f"in {side} columns side by side, with words of the validation text before each" if side > 1 else "in order"
-    )
-    return f"Measured on {part} of the test text, read {how}."
+    several = f"in {columns(read)} columns side by side, with words of the validation text before each"
+    return f"Measured on {part} of the test text, read {several if columns(read) > 1 else 'in order'}."
 
 
-def perplexities_and_depths(run: Trained, tokens: int, max_depth: int | None = None) -> list[tuple[float, float]]:
-    """The perplexity and the mean depth of each of the run's models on so many tokens."""
-    if max_depth in (None, run.recipe.network.max_depth):
-        found = readings(run, tokens)
-    else:
-        found = [read(model, text(run, tokens), lead(run), max_depth) for model in run.models]
+def variety(text: Text) -> tuple[float, float]:
+    """How much depths differ from word to word, by count or else by gates: the run with the most is worth looking
+    at."""
+    first = text.readings[0]
+    effective = 0.0 if first.effective is None else first.effective.mean(0).std().item()
+    return first.depth.double().mean(0).std().item(), effective
+
+
+def early(text: Text) -> EarlyCurve:
+    return early_curve(text.run, lambda _, cap: perplexities_and_depths(text, cap))
+
+
+def perplexities_and_depths(text: Text, max_depth: int | None = None) -> list[tuple[float, float]]:
+    """The perplexity and the mean depth of each of the run's models."""
+    uncapped = max_depth in (None, text.run.recipe.network.max_depth)
+    found = text.readings if uncapped else text.read(max_depth)
     return [(math.exp(each.nats.mean().item()), each.depth.double().mean().item()) for each in found]
 
 
-def by_frequency(run: Trained, tokens: int) -> WordGroups:
+def by_frequency(text: Text) -> WordGroups:
     """Words by how often the text trained on has them."""
-    seen = occurrences(run.recipe.data.load().train, len(run.models[0].tokens))
-    group = np.digitize(seen[text(run, tokens).x[0].numpy()], FREQUENCIES) - 1  # (N,)
+    seen = occurrences(text.run.recipe.data.load().train, len(text.vocabulary))
+    group = np.digitize(seen[text.x], FREQUENCIES) - 1  # (N,)
     names = ["never", *(f"{span(low, high)} times" for low, high in _pairs(FREQUENCIES[1:]))]
-    return _grouped(run, tokens, group, names, [short(low) for low in FREQUENCIES])
+    return _grouped(text, group, names, [short(low) for low in FREQUENCIES])
 
 
 def occurrences(text: Split, known: int) -> Ints:
@@ -252,13 +251,11 @@ def occurrences(text: Split, known: int) -> Ints:
     return seen
 
 
-def by_place(run: Trained, tokens: int) -> WordGroups:
+def by_place(text: Text) -> WordGroups:
     """Words by their place in the sentence, or characters by that in the line, and its end by itself."""
-    x = text(run, tokens).x[0].numpy()
-    ends = x == _index(run, end_of_line(run.models[0].tokens))
-    group = np.where(ends, len(PLACES), np.digitize(places(ends), PLACES) - 1)
+    group = np.where(text.ends, len(PLACES), np.digitize(places(text.ends), PLACES) - 1)
     names = [f"place{'s' if high != low + 1 else ''} {span(low, high)}" for low, high in _pairs(PLACES)]
-    return _grouped(run, tokens, group, [*names, "the end"], [*map(short, PLACES), "¶"])
+    return _grouped(text, group, [*names, "the end"], [*map(short, PLACES), "¶"])
 
 
 def places(ends: npt.NDArray[np.bool_]) -> Ints:
@@ -267,11 +264,6 @@ def places(ends: npt.NDArray[np.bool_]) -> Ints:
     last = np.maximum.accumulate(np.where(ends, index, -1))
     found: Ints = index - np.concatenate([[-1], last[:-1]])
     return found
-
-
-def _index(run: Trained, token: str) -> int:
-    own = run.models[0].tokens
-    return int(own.encode([token])[0]) if token in own else -1
 
 
 def _pairs(edges: Sequence[int]) -> list[tuple[int, int | None]]:
@@ -292,13 +284,13 @@ def short(number: int) -> str:
     return str(number)
 
 
-def _grouped(run: Trained, tokens: int, group: Ints, names: Sequence[str], ticks: Sequence[str]) -> WordGroups:
+def _grouped(text: Text, group: Ints, names: Sequence[str], ticks: Sequence[str]) -> WordGroups:
     """The groups that there are words of; `group` (N,) has the number of each word's."""
     there = np.unique(group).tolist()
-    deepest = run.recipe.network.max_depth
-    counts = np.zeros((len(names), deepest + 1), np.int64)
+    network = text.run.recipe.network
+    counts = np.zeros((len(names), network.max_depth + 1), np.int64)
     perplexity, follows, effective = [], [], []  # [model][group]
-    for reading in readings(run, tokens):
+    for reading in text.readings:
         for depth in reading.depth.numpy():  # of each layer
             np.add.at(counts, (group, depth), 1)
         nats = reading.nats.numpy()
@@ -308,13 +300,13 @@ def _grouped(run: Trained, tokens: int, group: Ints, names: Sequence[str], ticks
         if reading.effective is not None:
             effective.append([reading.effective.numpy()[:, group == each].mean() for each in there])
     return WordGroups(
-        run.label,
+        text.run.label,
         [names[each] for each in there],
         [ticks[each] for each in there],
         counts[there].tolist(),
         [statistics.fmean(models) for models in zip(*perplexity, strict=True)],
         [statistics.fmean(models) for models in zip(*follows, strict=True)],
-        run.recipe.network.num_layers,
+        network.num_layers,
         [statistics.fmean(models) for models in zip(*effective, strict=True)] if effective else None,
     )
 
@@ -324,12 +316,10 @@ def _perplexity(nats: npt.NDArray[np.float64]) -> float:
     return math.exp(known.mean()) if len(known) else math.nan
 
 
-def passages(run: Trained, tokens: int) -> list[Passage]:
+def passages(text: Text) -> list[Passage]:
     """Pieces of the test text from evenly spaced places in it on, as the run's first model reads them; with how far
     its gates were open, where all words take the same number of inner steps."""
-    x, reading = text(run, tokens).x[0], readings(run, tokens)[0]
-    ends = (x == _index(run, end_of_line(run.models[0].tokens))).nonzero().flatten().tolist()
-    known = run.models[0].tokens
+    reading, spaced = text.readings[0], text.vocabulary.level == "word"
     depth, taken = reading.depth.double().mean(0), None
     # Values that have no finite gates, however they came to be read, have none to show.
     effective = reading.effective if reading.effective is not None and reading.effective.isfinite().all() else None
@@ -338,15 +328,15 @@ def passages(run: Trained, tokens: int) -> list[Passage]:
     chance = [None, *(-reading.nats[:-1]).exp().tolist()]
     return [
         Passage(
-            label=run.label,
-            tokens=[known.tokens[number] for number in x[piece].tolist()],
+            label=text.run.label,
+            tokens=[text.vocabulary.tokens[number] for number in text.x[piece].tolist()],
             depth=depth[piece].tolist(),
             chance=chance[piece],
-            end=end_of_line(run.models[0].tokens),
-            spaced=known.level == "word",
+            end=text.end,
+            spaced=spaced,
             taken=taken,
         )
-        for piece in pieces(ends, len(x), WORDS if known.level == "word" else CHARACTERS)
+        for piece in pieces(text.ends.nonzero()[0].tolist(), len(text.x), WORDS if spaced else CHARACTERS)
     ]
 
 
