@@ -190,11 +190,11 @@ def read(model: LanguageModel, split: Split, lead: Tensor, max_depth: int | None
     )
 
 
-def tokens_to_read(runs: Sequence[Trained]) -> int:
-    """As much of the test text as the slowest of these runs can read in bearable time, the same for all."""
+def tokens_to_read(runs: Sequence[Trained], bearable: float = WORK) -> int:
+    """As much of the test text as the slowest of these runs can read with bearable work, the same for all."""
     whole = min(run.test.x.size(1) for run in runs)
-    bearable = min(int(WORK / (work(run.models[0]) * len(run.models))) for run in runs)
-    return min(whole, max(bearable, 1000))
+    slowest = max(work(run.models[0]) * len(run.models) for run in runs)
+    return min(whole, max(int(bearable / slowest), 1000))
 
 
 def work(model: LanguageModel) -> int:
