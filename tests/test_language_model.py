@@ -10,9 +10,9 @@ import pytest
 import torch
 from torch import nn
 
+from eirehn.experiments.results import published
 from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.models.language import word_mask
-from eirehn.report.published import published
 
 Array = npt.NDArray[np.float64]
 DROPS = {"word_dropout": 0.25, "input_dropout": 0.75, "hidden_dropout": 0.25, "output_dropout": 0.75}

@@ -51,7 +51,7 @@ def test_wheel_and_sdist_hold_what_they_should(built):
         str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*") if path.suffix in (".py", ".cu")
     }
     assert sources <= set(names)
-    assert {"eirehn/py.typed", "eirehn/report/published.json"} <= set(names)
+    assert {"eirehn/py.typed", "eirehn/experiments/published.json"} <= set(names)
     assert not [name for name in names if name.startswith("tests")]
     (sdist,) = built.glob("*.tar.gz")
     with tarfile.open(sdist) as archive:

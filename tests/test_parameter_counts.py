@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 import eirehn
-from eirehn.report.published import published
+from eirehn.experiments.results import published
 
 PAPER = published()
 

@@ -16,9 +16,10 @@ from helpers.resume import StopAt, same, train_with_stops
 import eirehn
 from eirehn.cli import main
 from eirehn.data.table import FileData
+from eirehn.experiments import classification
+from eirehn.experiments.trained import Trained, histogram
 from eirehn.files import RunError, read_json, write_json
-from eirehn.recipes import classified, find
-from eirehn.recipes.analysis import Trained
+from eirehn.recipes import find
 from eirehn.training import fit
 from eirehn.training.config import Hardware, Recipe
 from eirehn.training.folder import RunFolder
@@ -124,7 +125,7 @@ def test_report(ragged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert page.exists()
 
     told = Trained(run)
-    accuracies, depths = zip(*classified.accuracies_and_depths(told), strict=True)
+    accuracies, depths = zip(*classification.accuracies_and_depths(told), strict=True)
     result = read_json(run / "result.json")
     assert accuracies == pytest.approx(result["values"], abs=1e-12)
     assert depths == pytest.approx(result["depth"], rel=1e-6)
@@ -140,14 +141,14 @@ def test_report(ragged: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
         for seed in (0, 1)
     ]  # 2 of N of (1, 1, T)
     counts = np.bincount(np.concatenate([each.flatten() for seed in alone for each in seed]), minlength=5)
-    assert classified.histogram(told).counts == counts.tolist()
+    assert histogram(told, classification.depths(told)).counts == counts.tolist()
     assert len(set(counts[1:].tolist()) - {0}) > 1
-    by_class = classified.class_depth(told)
+    by_class = classification.class_depth(told)
     assert by_class.classes == ["3", "7"]
     assert by_class.count == [int((y == 3).sum()), int((y == 7).sum())]
     means = np.array([[each.double().mean().item() for each in seed] for seed in alone]).mean(0)  # (N,)
     assert by_class.depth == pytest.approx([means[y == 3].mean(), means[y == 7].mean()], rel=1e-9)
-    shown = {(len(each.signals), len(each.depth)) for each in classified.windows(told)}
+    shown = {(len(each.signals), len(each.depth)) for each in classification.windows(told)}
     assert shown <= {(length, length) for length in lengths.tolist()}
 
 

@@ -28,7 +28,6 @@ from eirehn.training.folder import RunFolder
 from eirehn.training.memory import Tensors, train_in_memory
 from eirehn.training.progress import Display, Event
 from eirehn.training.stability import UnstableTraining
-from eirehn.training.workers import train_all
 
 STEPS = 4  # an epoch of `small`
 BECAUSE = "because their gradients were not finite"
@@ -206,17 +205,6 @@ def test_the_command_ends_with_an_exit_code_and_one_line_a_seed(tmp_path: Path) 
     assert "Traceback" not in done.stderr
     assert run_command(exploding(), tmp_path / "run").returncode == 1  # it had ended, and as before
     assert run_command(small(), tmp_path / "fine").returncode == 0
-
-
-def test_processes_pass_their_warnings_on(tmp_path: Path) -> None:
-    """Each run's own, where Python shows equal ones once."""
-    recipes = [replace(exploding(seeds=(5,)), name=name) for name in ("one", "other")]
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("default", UnstableTraining)
-        results = train_all(recipes, tmp_path, jobs=1, tell=lambda event: None)
-    assert [result["stopped_epoch"] for result in results] == [[2], [2]]
-    stopped = sorted(text for text in map(str, (each.message for each in caught)) if "training stopped" in text)
-    assert [text.split(":")[0] for text in stopped] == ["one, seed 5", "other, seed 5"]
 
 
 @pytest.mark.parametrize("validation", [20, 0], ids=["validated", "not validated"])

@@ -20,7 +20,7 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from ..recipes.experiments import Experiment
+    from ..experiments import Experiment
     from ..training.config import Recipe
 
 
@@ -44,8 +44,8 @@ def reproduce(given: list[str]) -> int:
     if asked.name == "figure1":
         _figure1(asked.out or Path("runs/figure1"))
         return 0
-    from ..recipes.experiments import Cut, experiments
-    from ..recipes.reproduce import reproduce as carry_out
+    from ..experiments import Cut, experiments
+    from ..experiments.reproduce import reproduce as carry_out
     from ..report.table import markdown_table
     from ..training.progress import Display, seeds_in_words
     from ..training.stability import stopped_seeds

@@ -110,7 +110,7 @@ def report(given: list[str]) -> None:
     asked = parse(parser, given)
     check_can_be_written("--out", asked.out)
     check_apart("--out", asked.out, *asked.runs)
-    from ..recipes.reproduce import report_on
+    from ..experiments.reproduce import report_on
 
     print(f"report: {report_on(asked.runs, asked.out, command=as_command(['report', *given]))}")
 

@@ -91,6 +91,10 @@ class Saving(pl.Callback):
             for number in (signal.SIGINT, signal.SIGTERM):
                 self._handlers[number] = signal.signal(number, self._note)
 
+    def ask_to_stop(self) -> None:
+        """The training saves its state and stops after this batch."""
+        self._asked = self._asked or time.monotonic()
+
     def _note(self, number: int, frame: Any) -> None:
         now = time.monotonic()
         if self._asked is None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -16,13 +17,13 @@ from helpers.language import small_language_recipe, written
 
 import eirehn
 from eirehn.data.dataset import Split
+from eirehn.experiments import Experiment, language
+from eirehn.experiments.reproduce import page, report_on, reproduce
+from eirehn.experiments.results import row
+from eirehn.experiments.trained import Trained
 from eirehn.files import RunError, read_json
 from eirehn.models import LanguageModel, LanguageNetwork
-from eirehn.recipes import find, language_report, reading
-from eirehn.recipes.analysis import Trained
-from eirehn.recipes.experiments import Experiment
-from eirehn.recipes.reproduce import report_on, reproduce
-from eirehn.recipes.results import row
+from eirehn.recipes import find
 from eirehn.report.html import render
 from eirehn.training.columns import Windows
 from eirehn.training.fit import train
@@ -55,6 +56,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory):
 
 def whole(run: Trained) -> int:
     return run.recipe.data.load().test.x.size(1)
+
+
+def text(run: Trained) -> language.Text:
+    return language.Text(run, whole(run))
 
 
 @torch.no_grad()
@@ -96,24 +101,24 @@ def test_effective_depths(runs) -> None:
     run = runs["deep"]
     expected, place = gates_by_hand(run), np.arange(whole(run)) % 11 + 1
     assert expected.std() > 1e-3
-    found = reading.by_place(run, whole(run)).effective
+    found = language.by_place(text(run)).effective
     assert found[1] == pytest.approx(expected[place == 2].mean(), rel=1e-5)
     assert found[4] == pytest.approx(expected[(place >= 5) & (place <= 6)].mean(), rel=1e-5)
     assert found[-1] == pytest.approx(expected[place == 11].mean(), rel=1e-5)
-    first, *_ = reading.passages(run, whole(run))
+    first, *_ = language.passages(text(run))
     np.testing.assert_allclose(first.depth, expected[: len(first.tokens)], rtol=1e-5)
     assert first.taken == 4
-    assert reading.passages(runs["elastic"], whole(runs["elastic"]))[0].taken is None
-    assert reading.by_place(runs["elastic"], whole(runs["elastic"])).effective is not None
-    assert reading.readings(runs["rhn"], whole(runs["rhn"]))[0].effective is None
+    assert language.passages(text(runs["elastic"]))[0].taken is None
+    assert language.by_place(text(runs["elastic"])).effective is not None
+    assert text(runs["rhn"]).readings[0].effective is None
 
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_perplexities_are_those_of_training(runs, name: str) -> None:
-    result = read_json(runs[name].folder / "result.json")
+    result = runs[name].result
     tokens = whole(runs[name])
-    assert name == "letters" or reading.columns(tokens) == 1
-    perplexities, depths = zip(*reading.perplexities_and_depths(runs[name], tokens), strict=True)
+    assert name == "letters" or language.columns(tokens) == 1
+    perplexities, depths = zip(*language.perplexities_and_depths(text(runs[name])), strict=True)
     assert perplexities == pytest.approx(result["values"], rel=5e-3 if name == "letters" else 1e-6)
     assert depths == pytest.approx(result["depth"], rel=1e-2 if name == "letters" else 1e-6)
 
@@ -125,7 +130,7 @@ def test_groups_by_frequency(runs, name: str) -> None:
     seen = Counter(words[: run.recipe.data.first])
     x, found = by_hand(run)
     often = np.array([seen[run.models[0].tokens.tokens[number]] for number in x])
-    part = reading.by_frequency(run, whole(run))
+    part = language.by_frequency(text(run))
     assert len(np.unique(found[0][1])) > 1  # else depth would not be put to the test
     limits = {"never": (0, 0), "1–2 times": (1, 2), "3–9 times": (3, 9), "10–29 times": (10, 29)}
     limits |= {"30–99 times": (30, 99), "100–299 times": (100, 299)}
@@ -149,17 +154,9 @@ def test_groups_by_frequency(runs, name: str) -> None:
 def test_groups_by_place(runs) -> None:
     run = runs["elastic"]
     x, found = by_hand(run)
-    part = reading.by_place(run, whole(run))
-    assert part.names == [
-        "place 1",
-        "place 2",
-        "place 3",
-        "place 4",
-        "places 5–6",
-        "places 7–9",
-        "places 10–14",
-        "the end",
-    ]
+    part = language.by_place(text(run))
+    names = "place 1, place 2, place 3, place 4, places 5–6, places 7–9, places 10–14, the end"
+    assert part.names == names.split(", ")
     assert part.ticks == ["1", "2", "3", "4", "5", "7", "10", "¶"]
     lines = [line.split() for line in Path(run.recipe.data.test).read_text().splitlines()]
     assert {len(line) for line in lines} == {10}
@@ -178,43 +175,35 @@ def test_places_by_hand() -> None:
     for end in ends:
         expected.append(place)
         place = 1 if end else place + 1
-    assert reading.places(ends).tolist() == expected
+    assert language.places(ends).tolist() == expected
 
 
 def test_early_curve(runs) -> None:
     run = runs["elastic"]
-    part = reading.early_curve(run, whole(run))
+    part = language.early(text(run))
     assert part.caps == [1, 2, 3]
     for cap, mean, std in zip(part.caps, part.mean, part.std, strict=True):
         perplexities = [np.exp(nats.mean()) for nats, _ in by_hand(run, cap)[1]]
         assert mean == pytest.approx(np.mean(perplexities), rel=1e-5)
         assert std == pytest.approx(np.std(perplexities, ddof=1), rel=1e-2, abs=1e-4)
-    assert part.mean[-1] == pytest.approx(np.mean(read_json(run.folder / "result.json")["values"]), rel=1e-6)
-
-
-def test_histogram_counts_every_layer(runs) -> None:
-    _, found = by_hand(runs["tall"])
-    spent = np.concatenate([depth.ravel() for _, depth in found])
-    part = reading.histogram(runs["tall"], whole(runs["tall"]))
-    assert list(part.counts) == np.bincount(spent, minlength=4).tolist()
-    assert part.layers == 2
+    assert part.mean[-1] == pytest.approx(np.mean(run.result["values"]), rel=1e-6)
 
 
 @pytest.mark.parametrize("name", ["elastic", "tall", "letters"])
 def test_passages_are_of_the_text(runs, name: str) -> None:
     run = runs[name]
-    text = Path(run.recipe.data.test).read_text()
+    written_text = Path(run.recipe.data.test).read_text()
     if name != "letters":
-        text = text.replace("\n", " <eos> ")
+        written_text = written_text.replace("\n", " <eos> ")
     x, found = by_hand(run)
     nats, depth = found[0]
-    parts = reading.passages(run, whole(run))
-    assert len(parts) == reading.PASSAGES
+    parts = language.passages(text(run))
+    assert len(parts) == language.PASSAGES
     known = run.models[0].tokens
     for part in parts:
         assert part.spaced == (name != "letters")
         shown = (" " if part.spaced else "").join(part.tokens)
-        assert shown in text
+        assert shown in written_text
         assert part.tokens[-1] == part.end
         numbers = known.encode(part.tokens)
         first = next(i for i in range(len(x)) if np.array_equal(x[i : i + len(numbers)], numbers))
@@ -228,23 +217,22 @@ def test_passages_are_of_the_text(runs, name: str) -> None:
 
 
 def test_pieces_of_a_text_without_lines() -> None:
-    assert reading.pieces([], 100, 10) == [slice(0, 20), slice(25, 45), slice(50, 70), slice(75, 95)]
-    assert reading.pieces([], 30, 10) == [slice(0, 20), slice(22, 30)]
-    assert reading.pieces([4, 11, 40], 50, 10) == [slice(0, 12), slice(12, 32), slice(41, 50)]
+    assert language.pieces([], 100, 10) == [slice(0, 20), slice(25, 45), slice(50, 70), slice(75, 95)]
+    assert language.pieces([], 30, 10) == [slice(0, 20), slice(22, 30)]
+    assert language.pieces([4, 11, 40], 50, 10) == [slice(0, 12), slice(12, 32), slice(41, 50)]
 
 
-def test_a_large_model_reads_a_part_in_columns(runs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_model_reads_a_part_in_columns(runs) -> None:
     run = runs["letters"]
-    monkeypatch.setattr(reading, "WORK", 1.0)
-    tokens = reading.tokens_to_read([run, run])
+    tokens = language.tokens_to_read([run, run], bearable=1.0)
     assert tokens == 1000 < whole(run)
     number = f"{whole(run):,}".replace(",", " ")
-    assert reading.what_was_read(run, tokens).replace("\N{NO-BREAK SPACE}", " ") == (
+    assert language.what_was_read(language.Text(run, tokens)).replace("\N{NO-BREAK SPACE}", " ") == (
         f"Measured on the first 1 000 of {number} characters of the test text, read in 2 columns side by side, "
         "with words of the validation text before each."
     )
     test = run.recipe.data.load().test
-    found = reading.read(run.models[0], reading.text(run, tokens), reading.lead(run))
+    (found,) = language.Text(run, tokens).readings
     with torch.no_grad():
         start = run.models[0].run(run.recipe.data.load().validation.x[:, :200].long()).state
         for half in (slice(0, 500), slice(500, 1000)):
@@ -258,33 +246,30 @@ def test_a_large_model_reads_a_part_in_columns(runs, monkeypatch: pytest.MonkeyP
 def test_work_of_the_papers_network() -> None:
     with torch.device("meta"):
         model = LanguageModel(find("ptb-ei-rehn-1200-r4").network, 10_000)
-    assert 5e7 < reading.work(model) < 8e7  # 12 M to tell words apart, 13.3 M four times
-    assert 8000 < reading.WORK / reading.work(model) < 12_000
+    assert 5e7 < language.work(model) < 8e7  # 12 M to tell words apart, 13.3 M four times
+    assert 8000 < language.WORK / language.work(model) < 12_000
 
 
 def test_the_best_of_each_kind_by_validation(runs) -> None:
-    chosen = language_report.best_of_each([runs[name] for name in ("deep", "rhn", "elastic")])
-    figures = {
-        name: np.mean(read_json(runs[name].folder / "result.json")["best_validation"])
-        for name in ("deep", "elastic")
-    }
+    chosen = language.best_of_each([runs[name] for name in ("deep", "rhn", "elastic")])
+    figures = {name: np.mean(runs[name].result["best_validation"]) for name in ("deep", "elastic")}
     assert {run.recipe.name for run in chosen} == {"rhn", min(figures, key=figures.__getitem__)}
 
 
 def test_a_text_that_has_changed_is_refused(runs, tmp_path: Path) -> None:
     folder = runs["elastic"].folder
     for name in ("recipe.json", "result.json", "model.json", "best.safetensors"):
-        (tmp_path / name).write_bytes((folder / name).read_bytes())
+        shutil.copy(folder / name, tmp_path)
     vocabulary = json.loads((folder / "vocabulary.json").read_text())
     vocabulary["tokens"][2] += "x"
     (tmp_path / "vocabulary.json").write_text(json.dumps(vocabulary))
     with pytest.raises(RunError, match="has changed since"):
-        reading.text(Trained(tmp_path), 10)
+        language.Text(Trained(tmp_path), 10)
 
 
 def test_curves_have_their_time(runs) -> None:
-    curve = language_report.timed(runs["elastic"])
-    seconds = read_json(runs["elastic"].folder / "result.json")["seconds"]
+    curve = language.timed(runs["elastic"])
+    seconds = runs["elastic"].result["seconds"]
     assert curve.seconds == pytest.approx([seconds / 2, seconds])
 
 
@@ -299,16 +284,16 @@ def test_curves_have_their_time(runs) -> None:
 )
 def test_report(runs, names: list[str]) -> None:
     chosen = [runs[name] for name in names]
-    rows = [row(run.recipe, read_json(run.folder / "result.json")) for run in chosen]
-    report = language_report.content("Words", language_report.task, {"rows": rows}, chosen)
+    results = {"rows": [row(run.recipe, run.result) for run in chosen]}
+    report = page("Words", "Some.", results, chosen)
     elastic = bool({"elastic", "letters"} & set(names))
     for name in ("histograms", "frequencies", "positions", "passages"):
         assert bool(getattr(report, name)) == elastic
     assert bool(report.early) == (names != ["lstm"])
     assert not report.tables
-    text = render(report)
-    assert ("Measured on" in text) == (names != ["lstm"])
-    assert "perplexity" in text
+    shown = render(report)
+    assert ("Measured on" in shown) == (names != ["lstm"])
+    assert "perplexity" in shown
 
 
 def test_report_on_runs(runs, tmp_path: Path) -> None:
@@ -316,27 +301,15 @@ def test_report_on_runs(runs, tmp_path: Path) -> None:
     assert 'class="passage"' in page.read_text("utf-8")
 
 
-def test_results_have_how_each_row_was_learned(runs, tmp_path: Path) -> None:
-    chosen = [runs["elastic"], runs["lstm"]]
-    results = {"rows": [{"seconds": 1800.0}, {"seconds": 10.0}]}
-    folder = tmp_path / "lstm"
-    folder.mkdir()
-    for each in chosen[1].folder.glob("*.*"):
-        (folder / each.name).write_bytes(each.read_bytes())
-    result = read_json(folder / "result.json")
-    assert (result["gpu_hours"] > 0) == torch.cuda.is_available()
-    (folder / "result.json").write_text(json.dumps({**result, "gpu_hours": 0.25}))
-    language_report.complete(results, [chosen[0], Trained(folder)])
-    assert results["rows"][1]["gpu_hours"] == 0.25
-    with open(chosen[0].folder / "metrics.csv", newline="") as file:
+def test_results_have_how_each_row_was_learned(runs) -> None:
+    run = runs["elastic"]
+    about = language.about_row(run)
+    assert (about["gpu_hours"] > 0) == torch.cuda.is_available()
+    with open(run.folder / "metrics.csv", newline="") as file:
         lines = list(csv.DictReader(file))
-    learned = results["rows"][0]["learning_curve"]
-    assert set(learned) == {"train_loss", "validation_perplexity"}
-    for name, found in learned.items():
-        column = name.removeprefix("validation_")
+    for name, column in (("train_loss", "train_loss"), ("validation_perplexity", "perplexity")):
         by_seed = [[float(line[column]) for line in lines if line["seed"] == str(seed)] for seed in (0, 1)]
-        np.testing.assert_allclose(found, by_seed[: len(found)], atol=1e-4)
-        assert len(found) == len(chosen[0].recipe.seeds)
+        np.testing.assert_allclose(about["learning_curve"][name], by_seed, atol=1e-4)
 
 
 @pytest.mark.slow
@@ -345,7 +318,7 @@ def test_weights_that_were_not_kept(runs, tmp_path: Path) -> None:
     folder = tmp_path / "light"
     folder.mkdir()
     for name in ("recipe.json", "result.json", "metrics.csv"):
-        (folder / name).write_bytes((runs["elastic"].folder / name).read_bytes())
+        shutil.copy(runs["elastic"].folder / name, folder)
     page = report_on([folder, runs["rhn"].folder], tmp_path / "report.html", command="eirehn …").read_text("utf-8")
     assert "The weights of EI-REHN" in page
     assert 'class="passage"' not in page
@@ -356,24 +329,16 @@ def test_weights_that_were_not_kept(runs, tmp_path: Path) -> None:
     ).read_text("utf-8")
 
 
-def ended(folder: Path, name: str, **changes: object) -> SimpleNamespace:
-    """A run that has left nothing but its result."""
+def ended(name: str, **changes: object) -> SimpleNamespace:
+    """A run of which nothing but its result is known."""
     recipe = find(name)
     recipe = replace(recipe, network=replace(recipe.network, **changes))
-    folder.mkdir()
-    result = {"recipe": name, "metric": "perplexity", "values": [70.5, None], "final_values": [71.0, None]}
-    result |= {"best_epoch": [3, 0], "best_validation": [73.25, None], "depth": [2.0, None]}
-    (folder / "result.json").write_text(json.dumps({**result, "parameters": 25_340_000, "seconds": 10.0}))
-    return SimpleNamespace(recipe=recipe, folder=folder, label="ours")
+    result = {"values": [70.5, None], "best_validation": [73.25, None], "parameters": 25_340_000}
+    return SimpleNamespace(recipe=recipe, result=result, label="ours")
 
 
-def test_tables_of_the_paper(tmp_path: Path) -> None:
-    rows = language_report.tables(
-        [
-            ended(tmp_path / "one", "ptb-ei-rehn-1200-r4"),
-            ended(tmp_path / "two", "ptb-rhn-1200-r2", output_dropout=0.5),
-        ]
-    )
+def test_tables_of_the_paper() -> None:
+    rows = language.tables([ended("ptb-ei-rehn-1200-r4"), ended("ptb-rhn-1200-r2", output_dropout=0.5)])
     tables = Counter(each.table for each in rows)
     assert tables == {"Table 3: by depth": 8, "Table 4: beside others": 6, "Ours besides": 1}
     by_model = {each.model: each for each in rows}
@@ -390,7 +355,6 @@ def test_tables_of_the_paper(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @torch.no_grad()
-@pytest.mark.slow
 def test_figures_to_report_read_the_text_in_one(tmp_path: Path) -> None:
     """Of a reproduced row: test from end to end; validation, which only chooses, in columns from nothing."""
     data = written(tmp_path, train=1200, test=390)
@@ -398,6 +362,7 @@ def test_figures_to_report_read_the_text_in_one(tmp_path: Path) -> None:
     experiment = Experiment("texts", "Texts", "Some words.", [recipe])
     results = reproduce(experiment, tmp_path / "all", command="", jobs=1)
     assert "in one column" in results["evaluation"]
+    assert "test perplexity" in (tmp_path / "all" / "report.html").read_text()
     model, texts = eirehn.load(tmp_path / "all" / "row"), data.texts()
 
     def perplexity(text: torch.Tensor, columns: int) -> float:
@@ -417,5 +382,5 @@ def test_figures_to_report_read_the_text_in_one(tmp_path: Path) -> None:
 def test_occurrences_of_a_long_text(count: int) -> None:
     """Counted piece by piece, all of them: also the last, which is a target only."""
     tokens = torch.from_numpy(np.random.default_rng(0).integers(0, 7, count).astype(np.int16))
-    found = reading.occurrences(Split(tokens[None, :-1], tokens[None, 1:]), 9)
+    found = language.occurrences(Split(tokens[None, :-1], tokens[None, 1:]), 9)
     assert found.tolist() == [int((tokens == number).sum()) for number in range(9)]

@@ -9,24 +9,21 @@ from typing import Any
 
 from ..data.table import FileData
 from ..data.text import TextData
-from ..files import RunError, write_json
+from ..files import write_json
+from ..report.content import Report
 from ..report.html import write_report
+from ..report.metric import metric_of
 from ..training.config import Recipe
 from ..training.folder import RunFolder
 from ..training.progress import Event
 from ..training.provenance import provenance
-from ..training.workers import train_all
-from . import analysis, classified, language_report, synthetic_report
-from .experiments import Cut, Experiment
+from . import FULL, Cut, Experiment, classification, language, synthetic
+from .parallel import train_all
 from .results import row
+from .trained import Trained
 
-VIEWS: dict[str, Any] = {
-    "synthetic": synthetic_report,
-    "har": classified,
-    "files": classified,
-    "ptb": language_report,
-    "text": language_report,
-}
+VIEWS = {"regression": synthetic, "classification": classification, "language": language}
+"""What makes the report of trainings for each task: modules with the same five names."""
 
 
 def reproduce(
@@ -35,7 +32,7 @@ def reproduce(
     *,
     command: str,
     only: Sequence[str] | None = None,
-    cut: Cut = Cut(),  # noqa: B008  # it cannot be changed
+    cut: Cut = FULL,
     jobs: int | None = None,
     tell: Callable[[Event], None] = lambda event: None,
     ended: Callable[[Recipe, dict[str, Any]], None] = lambda recipe, result: None,
@@ -45,24 +42,50 @@ def reproduce(
     rows = [cut(recipe) for recipe in experiment.rows]
     rows = [each for each in rows if only is None or each.name in only or _has_ended(folder / each.name, each)]
     view = _view(rows)
-    trained = train_all(_longest_first(rows), folder, jobs=jobs, tell=tell, ended=ended)
-    by_name = {result["recipe"]: result for result in trained}
-    results = {
-        "experiment": experiment.name,
-        "command": command,
-        **provenance(),
-        "quick": cut != Cut(),
-        **view.about(rows),
-        "rows": [row(recipe, by_name[recipe.name]) for recipe in rows],
-    }
+    train_all(_longest_first(rows), folder, jobs=jobs, tell=tell, ended=ended)
+    runs = [Trained(folder / recipe.name) for recipe in rows]
+    results = _results(experiment.name, command, runs, cut)
     write_json(folder / "results.json", results)
-    runs = [analysis.Trained(folder / recipe.name) for recipe in rows]
-    view.complete(results, runs)
-    page = view.content(experiment.title, experiment.summary, results, runs, notice=_notice(cut.notice(rows), runs))
-    write_report(folder / "report.html", page)
-    results["figures"] = {name: [asdict(each) for each in getattr(page, name)] for name in view.figures}
+    for line, run in zip(results["rows"], runs, strict=True):
+        line.update(view.about_row(run))
+    report = page(experiment.title, experiment.summary, results, runs, cut.notice(rows))
+    write_report(folder / "report.html", report)
+    results["figures"] = {name: [asdict(each) for each in getattr(report, name)] for name in view.KEPT}
     write_json(folder / "results.json", results)
     return results
+
+
+def report_on(folders: Sequence[Path], path: Path, *, command: str) -> Path:
+    """A report of any runs that have ended."""
+    runs = [Trained(folder) for folder in folders]
+    view = _view([run.recipe for run in runs])
+    if len(runs) > 1:
+        _check_same(runs)
+    title = runs[0].recipe.name if len(runs) == 1 else f"{len(runs)} runs"
+    results = _results("runs", command, runs)
+    return write_report(path, page(title, view.TASK, results, runs))
+
+
+def _results(name: str, command: str, runs: Sequence[Trained], cut: Cut = FULL) -> dict[str, Any]:
+    return {
+        "experiment": name,
+        "command": command,
+        **provenance(),
+        "quick": cut != FULL,
+        **_view([run.recipe for run in runs]).about(runs),
+        "rows": [row(run.recipe, run.result) for run in runs],
+    }
+
+
+def page(
+    title: str, summary: str, results: dict[str, Any], runs: Sequence[Trained], notice: str | None = None
+) -> Report:
+    without = [run.label for run in runs if not run.has_weights]
+    if without:
+        own = f"The weights of {', '.join(without)} were not kept: figures that take them are left out."
+        notice = own if notice is None else f"{notice} {own}"
+    parts = _view([run.recipe for run in runs]).parts(runs)
+    return Report(title, summary, results, notice, **parts, **metric_of(results)._asdict())
 
 
 def _has_ended(folder: Path, recipe: Recipe) -> bool:
@@ -71,41 +94,16 @@ def _has_ended(folder: Path, recipe: Recipe) -> bool:
 
 
 def _view(recipes: Sequence[Recipe]) -> Any:
-    """What makes the report of these trainings, by the kind of their data."""
+    """What makes the report of these trainings."""
     kinds = {recipe.data.kind for recipe in recipes}
     if len(kinds) > 1:
         raise ValueError(f"a report is about runs on one kind of data, not on {' and '.join(sorted(kinds))}")
     if kinds == {"files"} and any(recipe.data.task == "regression" for recipe in recipes):
         raise ValueError("there is no report of numbers of your own sequences; eirehn evaluate gives the figures")
-    return VIEWS[kinds.pop()]
+    return VIEWS[recipes[0].data.task]
 
 
-def report_on(folders: Sequence[Path], path: Path, *, command: str) -> Path:
-    """A report of any runs that have ended."""
-    runs, rows = [], []
-    for folder in folders:
-        result = RunFolder(folder).read_result()
-        if result is None:
-            RunFolder(folder).recipe()  # says so where it is no run at all
-            raise RunError(f"{folder} has not ended: it has no result.json")
-        runs.append(analysis.Trained(folder))
-        rows.append(row(runs[-1].recipe, result))
-    view = _view([run.recipe for run in runs])
-    if len(runs) > 1:
-        _check_same(runs)
-    results = {
-        "experiment": "runs",
-        "command": command,
-        **provenance(),
-        "quick": False,
-        **view.about([run.recipe for run in runs]),
-        "rows": rows,
-    }
-    title = runs[0].recipe.name if len(runs) == 1 else f"{len(runs)} runs"
-    return write_report(path, view.content(title, view.task, results, runs, notice=_notice(None, runs)))
-
-
-def _check_same(runs: Sequence[analysis.Trained]) -> None:
+def _check_same(runs: Sequence[Trained]) -> None:
     """That figures of your own data are of the same cases: they are set side by side."""
     first, *others = ((run.folder, _cases(run.recipe.data)) for run in runs)
     for folder, cases in others:
@@ -125,15 +123,6 @@ def _cases(data: Any) -> dict[str, Any]:
         tested = data.division.test.tolist()
         return {"file": data.pinned().sha256, "target": data.target, "sequences to test on": tested}
     return {}
-
-
-def _notice(said: str | None, runs: Sequence[analysis.Trained]) -> str | None:
-    """And of which rows there are no figures that take the models themselves."""
-    without = [run.label for run in runs if not run.has_weights]
-    if not without:
-        return said
-    own = f"The weights of {', '.join(without)} were not kept: figures that take them are left out."
-    return own if said is None else f"{said} {own}"
 
 
 def _longest_first(rows: Sequence[Recipe]) -> list[Recipe]:

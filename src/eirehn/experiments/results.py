@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
+from importlib.resources import files
 from typing import Any
 
 import numpy as np
 
 from ..data.har import HarData
-from ..models import SHALLOW, LanguageNetwork, Network
-from ..report.published import published
+from ..models import SHALLOW, LanguageNetwork
+from ..recipes import find, har
 from ..training.config import Hardware, Recipe
 from ..training.stability import stopped_seeds
-from . import har, ptb, synthetic
 
 
 def spread(values: Sequence[float]) -> float | None:
@@ -59,6 +61,7 @@ def row(recipe: Recipe, result: dict[str, Any]) -> dict[str, Any]:
     """One line of a results file from what a run left."""
     network = recipe.network
     values = [math.nan if value is None else value for value in result["values"]]
+    paper, paper_std = paper_result(recipe)
     final = [math.nan if value is None else value for value in result["final_values"]]
     return {
         "recipe": recipe.name,
@@ -74,8 +77,8 @@ def row(recipe: Recipe, result: dict[str, Any]) -> dict[str, Any]:
         "mean": statistics.fmean(values),
         "std": spread(values),
         "final_mean": statistics.fmean(final),
-        "paper": paper_figure(recipe),
-        "paper_std": paper_spread(recipe),
+        "paper": paper,
+        "paper_std": paper_std,
         "seconds": result["seconds"],
         "depth": statistics.fmean(math.nan if depth is None else depth for depth in result["depth"]),
         "best_epoch": result["best_epoch"],
@@ -85,60 +88,43 @@ def row(recipe: Recipe, result: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def paper_figure(recipe: Recipe) -> float | None:
-    """What the paper has for this row, and None for a recipe that only bears the name of one."""
-    rows = (*synthetic.table1(), *synthetic.ablation(), *har.table2(), *ptb.tables())
-    known = {each.name: each for each in rows}
-    if recipe.name not in known or not _same_row(recipe, known[recipe.name]):
-        return None
-    figure = {"har": har_figure, "ptb": ptb_figure, "synthetic": synthetic_figure}[recipe.data.kind]
-    return figure(recipe.network, published())
+@cache
+def published() -> dict[str, Any]:
+    """The paper's own results: Tables 1 to 4 and the ablation."""
+    tables: dict[str, Any] = json.loads(files(__package__).joinpath("published.json").read_text("utf-8"))
+    return tables
 
 
-def synthetic_figure(network: Network, tables: dict[str, Any]) -> float:
-    if network.kind == "SRHN":
-        figure = tables["synthetic_ablation_mse_e3_hidden_20"]["SRHN_depth_1_to_6"][network.max_depth - 1]
-    elif network.kind == "SREHN":
-        figure = tables["synthetic_ablation_mse_e3_hidden_20"]["SREHN"]
-    else:
-        table = {(each["model"], each["hidden"]): each["mean"] for each in tables["synthetic_mse_e3"]}
-        figure = table[network.kind, network.hidden_size]
-    return float(figure) * 1e-3
-
-
-def har_figure(network: Network, tables: dict[str, Any]) -> float:
-    return float(_har_row(network, tables)["mean"]) / 100
-
-
-def _har_row(network: Network, tables: dict[str, Any]) -> dict[str, Any]:
-    depth = network.max_depth if network.kind == "RHN" else None
-    wanted = (network.kind, network.hidden_size, depth)
-    return next(
-        row for row in tables["har_accuracy_percent"] if (row["model"], row["hidden"], row["depth"]) == wanted
-    )
-
-
-def paper_spread(recipe: Recipe) -> float | None:
-    """The standard deviation the paper prints, which it does for HAR."""
-    if recipe.data.kind != "har" or paper_figure(recipe) is None:
-        return None
-    return float(_har_row(recipe.network, published())["std"]) / 100
-
-
-def ptb_figure(network: Network, tables: dict[str, Any]) -> float | None:
-    by_depth = tables["ptb_test_perplexity_by_depth_hidden_1200"]
-    if network.hidden_size == 1200:
-        table = by_depth[network.kind]
-        return float(table["perplexity"][table["depth"].index(network.max_depth)])
-    others = {each["model"]: each["test"] for each in tables["ptb_comparison"]}
-    names = {
-        ("LSTM", 1500): "LSTM (Zaremba 2014)",
-        ("LSTM", 650): "Pointer Sentinel (Merity 2016)",
-        ("RHN", 830): "RHN depth 10 (Zilly 2016)",
-        ("EIREHN", 1000): "EI-REHN-1000D",
+@cache
+def _paper_rows() -> dict[str, tuple[float, float | None]]:
+    """By the name of its recipe, the mean of each row of the paper, and its deviation where the paper has one for
+    the metric of ours."""
+    tables = published()
+    ablation = tables["synthetic_ablation_mse_e3_hidden_20"]
+    small = {row["recipe"]: row["mean"] for row in tables["synthetic_mse_e3"]}
+    small |= {f"synthetic-srhn-20-depth-{d}": mse for d, mse in enumerate(ablation["SRHN_depth_1_to_6"], 1)}
+    small |= {"synthetic-srehn-20": ablation["SREHN"]}
+    words = {row["recipe"]: row["test"] for row in tables["ptb_comparison"] if row["recipe"]}
+    for kind, table in tables["ptb_test_perplexity_by_depth_hidden_1200"].items():
+        for depth, perplexity in zip(table["depth"], table["perplexity"], strict=True):
+            words[depth_row(kind, depth)] = perplexity
+    return {
+        **{name: (mse * 1e-3, None) for name, mse in small.items()},
+        **{row["recipe"]: (row["mean"] / 100, row["std"] / 100) for row in tables["har_accuracy_percent"]},
+        **{name: (perplexity, None) for name, perplexity in words.items()},
     }
-    name = names.get((network.kind, network.hidden_size))
-    return None if name is None else float(others[name])
+
+
+def depth_row(kind: str, depth: int) -> str:
+    """The recipe of a row of Table 3."""
+    return f"ptb-{'ei-rehn' if kind == 'EIREHN' else 'rhn'}-1200-r{depth}"
+
+
+def paper_result(recipe: Recipe) -> tuple[float | None, float | None]:
+    """The mean and the standard deviation that the paper has for this row; None where it has none, and for a recipe
+    that only bears the name of one."""
+    found = _paper_rows().get(recipe.name)
+    return found if found is not None and _same_row(recipe, find(recipe.name)) else (None, None)
 
 
 def _same_row(one: Recipe, other: Recipe) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from .. import recipes
 from ..models import LanguageNetwork, SequenceNetwork
 from ..training.config import Recipe
-from . import har, ptb, synthetic
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,7 @@ class Cut:
         return f"Changed: {', '.join(changes)}. The figures do not compare with the paper's."
 
 
+FULL = Cut()
 QUICK = Cut(epochs=3, seeds=2)
 
 
@@ -70,31 +71,31 @@ def experiments() -> dict[str, Experiment]:
         "often as its hidden state says, so how much there is to compute changes from step to step. No predictor "
         "that sees only the points can fall below the floor.",
         [
-            *synthetic.table1(),
-            *synthetic.ablation(),
-            synthetic.adaptive_computation_time(),
-            synthetic.best(),
-            *synthetic.priced(),
+            *recipes.synthetic.table1(),
+            *recipes.synthetic.ablation(),
+            recipes.synthetic.adaptive_computation_time(),
+            recipes.synthetic.best(),
+            *recipes.synthetic.priced(),
         ],
     )
     updates = Experiment(
         "weight-updates",
         "Ways to change the weights with depth",
         "EI-REHN with 20 units on the synthetic task, for each way its hypernetwork may change the weights.",
-        synthetic.weight_updates(),
+        recipes.synthetic.weight_updates(),
     )
     activities = Experiment(
         "har",
         "Human activity recognition: Table 2",
         "Each model reads 2.56 seconds of what a phone at the waist feels, 9 signals of 128 steps, and says which "
         "of six activities it was. The people tested are not those trained on.",
-        har.recipes(),
+        recipes.har.recipes(),
     )
     language = Experiment(
         "ptb",
         "Penn Treebank: Tables 3 and 4",
         "Each model reads newspaper text word by word and tells how likely every word is to come next.",
-        ptb.experiment(),
+        recipes.ptb.experiment(),
         Cut(epochs=1, seeds=1, sequences=20_000, units=64),
     )
     return {each.name: each for each in (whole, updates, activities, language)}

@@ -9,10 +9,10 @@ import pytest
 
 import eirehn
 from eirehn.data.synthetic import SyntheticData
+from eirehn.experiments import Cut, Experiment, experiments
+from eirehn.experiments.reproduce import report_on, reproduce
 from eirehn.files import read_json
 from eirehn.recipes import find
-from eirehn.recipes.experiments import Cut, Experiment, experiments
-from eirehn.recipes.reproduce import report_on, reproduce
 from eirehn.training.config import Optimisation, Recipe
 
 

@@ -6,32 +6,77 @@ import math
 import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 
 from ..data.dataset import Split
-from ..models import ELASTIC, FIXED, Network, SequenceModel, SequenceNetwork
+from ..models import FIXED, Network, SequenceModel, SequenceNetwork
 from ..report.classification import ClassDepth, Confusion, Window
-from ..report.content import DepthHistogram, EarlyCurve, Report, Saving
-from ..report.metric import METRICS
 from ..training.batches import Parts
-from ..training.config import Recipe
-from . import analysis
-from .analysis import Trained, split_for_test
 from .results import spread
+from .trained import Trained, early_curve, histogram, largest_of_each, learning_curve, priced_family, savings
 
-task = "Trained to tell classes of sequences apart."
-figures = ("early", "savings", "histograms", "class_depths")
-"""Those of a report that the results file keeps."""
+TASK = "Trained to tell classes of sequences apart."
+KEPT = ("early", "savings", "histograms", "class_depths")
+"""The parts of a report that the results file keeps."""
 
 MISTAKES = 2
-"""Windows shown that are not told rightly."""
+"""Windows shown that are classified wrongly."""
 CHOSEN = (
     "They are the first of each class that it tells rightly and, of those that it does not, the ones it is most "
     "sure of."
 )
+
+
+def about(runs: Sequence[Trained]) -> dict[str, Any]:
+    return {"classes": classes(runs[0])}
+
+
+def about_row(run: Trained) -> dict[str, Any]:
+    return {"confusion": confusion_by_seed(run)}
+
+
+def parts(runs: Sequence[Trained]) -> dict[str, Any]:
+    """Of the report of these runs, as many as they allow."""
+    alive = [run for run in runs if run.models]
+    elastic = [run for run in alive if run.elastic]
+    family = priced_family(alive)
+    like = family[0].recipe.network if family else None
+    fixed = [run for run in alive if like and _comparable(run.recipe.network, like)]
+    largest = largest_of_each(alive, parameters)
+    deep = [run for run in elastic if run in family or run in largest]
+    return {
+        "curves": [learning_curve(run) for run in runs],
+        "confusions": [confusion(run) for run in largest],
+        "histograms": [histogram(run, depths(run)) for run in deep],
+        "class_depths": [class_depth(run) for run in deep],
+        "windows": windows(max(elastic, key=variety)) if elastic else (),
+        "windows_chosen": CHOSEN,
+        "savings": savings([*family, *fixed], accuracies_and_depths, rounds=3) if family else (),
+        "early": [early_curve(run, accuracies_and_depths) for run in largest if run.deep],
+        "loss_name": "training loss (cross-entropy)",
+    }
+
+
+def _comparable(network: Network, elastic: Network) -> bool:
+    """Whether it has a fixed depth, and else no more and no less than the elastic one."""
+    if not isinstance(network, SequenceNetwork) or not isinstance(elastic, SequenceNetwork):
+        return False
+    return network.kind in FIXED and (network.shortcut, network.pooling) == (elastic.shortcut, elastic.pooling)
+
+
+def depths(run: Trained) -> list[Tensor]:
+    return [reading.steps for reading in readings(run)]
+
+
+def variety(run: Trained) -> float:
+    """How much depths differ from window to window and step to step: the run with the most is worth looking at."""
+    return depths(run)[0].double().mean(0).std(correction=0).item()
+
+
+def parameters(run: Trained) -> int:
+    return sum(parameter.numel() for parameter in run.models[0].parameters())
 
 
 class Reading(NamedTuple):
@@ -60,15 +105,11 @@ class Reading(NamedTuple):
         return self.depth[:, torch.arange(self.depth.size(2)) < self.lengths[:, None]]
 
 
-_readings: WeakKeyDictionary[Trained, list[Reading]] = WeakKeyDictionary()
-
-
 def readings(run: Trained) -> list[Reading]:
     """What each of the run's models says of the test data, read once."""
-    if run not in _readings:
-        test = split_for_test(run.recipe.data)
-        _readings[run] = [read(model, test) for model in run.models]
-    return _readings[run]
+    if None not in run.readings:
+        run.readings[None] = [read(model, run.test) for model in run.models]
+    return run.readings[None]
 
 
 @torch.no_grad()
@@ -86,9 +127,8 @@ def read(model: SequenceModel, split: Split, max_depth: int | None = None) -> Re
 
 def accuracies_and_depths(run: Trained, max_depth: int | None = None) -> list[tuple[float, float]]:
     """The accuracy and the mean depth of each of the run's models."""
-    test = split_for_test(run.recipe.data)
-    found = readings(run) if max_depth is None else [read(model, test, max_depth) for model in run.models]
-    return [((each.taken_for == test.target).double().mean().item(), each.mean_depth) for each in found]
+    found = readings(run) if max_depth is None else [read(model, run.test, max_depth) for model in run.models]
+    return [((each.taken_for == run.test.target).double().mean().item(), each.mean_depth) for each in found]
 
 
 def classes(run: Trained) -> list[str]:
@@ -116,19 +156,12 @@ def confusion_by_seed(run: Trained) -> list[list[list[int]] | None]:
     """The confusion matrices for a row of a results file: one a seed, None where there is no model."""
     if not run.has_weights:
         return [None] * len(run.recipe.seeds)
-    target, number = split_for_test(run.recipe.data).target, len(classes(run))
+    target, number = run.test.target, len(classes(run))
     found = {
         seed: confusion_matrix(reading.taken_for, target, number)
         for seed, reading in zip(run.seeds, readings(run), strict=True)
     }
     return [found.get(seed) for seed in run.recipe.seeds]
-
-
-def complete(results: dict[str, Any], runs: Sequence[Trained]) -> None:
-    """Puts the names of the classes into the results, and into each row the confusion matrices of its run."""
-    results["classes"] = classes(runs[0])
-    for row, run in zip(results["rows"], runs, strict=True):
-        row["confusion"] = confusion_by_seed(run)
 
 
 def confusion(run: Trained) -> Confusion:
@@ -137,7 +170,7 @@ def confusion(run: Trained) -> Confusion:
 
 def class_depth(run: Trained) -> ClassDepth:
     """How much of each class that there is to be told is told, and the depth spent on it, over the run's models."""
-    target = split_for_test(run.recipe.data).target
+    target = run.test.target
     found = {name: target == index for index, name in enumerate(classes(run)) if (target == index).any()}
     names, of_class = list(found), list(found.values())
     accuracy, depth = [], []  # [seed][class]
@@ -158,16 +191,9 @@ def class_depth(run: Trained) -> ClassDepth:
     )
 
 
-def histogram(run: Trained) -> DepthHistogram:
-    """How often the run's models spent each depth, in all layers."""
-    depths = torch.cat([reading.steps.flatten() for reading in readings(run)])
-    counts = torch.bincount(depths, minlength=run.recipe.network.max_depth + 1).tolist()
-    return DepthHistogram(run.label, counts, run.recipe.network.num_layers)
-
-
 def windows(run: Trained) -> list[Window]:
     """Test sequences as the run's first model reads them, chosen as `CHOSEN` says."""
-    reading, target = readings(run)[0], split_for_test(run.recipe.data).target
+    reading, target = readings(run)[0], run.test.target
     right = reading.taken_for == target
     chosen: list[int] = []
     for index in range(len(classes(run))):
@@ -179,7 +205,7 @@ def windows(run: Trained) -> list[Window]:
 
 
 def _window(run: Trained, reading: Reading, index: int) -> Window:
-    test, names, channels = split_for_test(run.recipe.data), classes(run), signals(run)
+    test, names, channels = run.test, classes(run), signals(run)
     taken_for, end = int(reading.taken_for[index]), int(reading.lengths[index])
     frame = test.x.size(-1) // len(channels)  # time steps that the network reads as one
     return Window(
@@ -193,74 +219,3 @@ def _window(run: Trained, reading: Reading, index: int) -> Window:
         layers=run.recipe.network.num_layers,
         frame=frame,
     )
-
-
-def early_curve(run: Trained) -> EarlyCurve:
-    """The accuracy when no time step may go deeper than 1, 2, … inner steps, without training for it."""
-    return analysis.early_curve(run, accuracies_and_depths)
-
-
-def savings(runs: Sequence[Trained], *, rounds: int = 3) -> list[Saving]:
-    """Accuracy, mean depth and time to read the test data of each run."""
-    return analysis.savings(runs, accuracies_and_depths, rounds=rounds)
-
-
-def about(recipes: Sequence[Recipe]) -> dict[str, Any]:
-    """What there is to say of the data in a results file: nothing."""
-    return {}
-
-
-def content(
-    title: str, summary: str, results: dict[str, Any], runs: Sequence[Trained], notice: str | None = None
-) -> Report:
-    """The report of these runs, with as many of its figures as they allow."""
-    alive = [run for run in runs if run.models]
-    elastic = [run for run in alive if run.recipe.network.kind in ELASTIC]
-    priced = [run for run in elastic if run.recipe.optimisation.price]
-    family = [run for run in elastic if priced and run.recipe.network == priced[0].recipe.network]
-    like = family[0].recipe.network if family else None
-    fixed = [run for run in alive if like is not None and _comparable(run.recipe.network, like)]
-    largest = largest_of_each(alive)
-    deep = [run for run in elastic if run in family or run in largest]
-    return Report(
-        title=title,
-        summary=summary,
-        results=results,
-        notice=notice,
-        curves=[analysis.learning_curve(run.folder) for run in runs],
-        confusions=[confusion(run) for run in largest],
-        histograms=[histogram(run) for run in deep],
-        class_depths=[class_depth(run) for run in deep],
-        windows=windows(_most_varied(elastic)) if elastic else (),
-        windows_chosen=CHOSEN,
-        savings=savings([*family, *fixed]) if family else (),
-        early=[early_curve(run) for run in largest if run.recipe.network.kind in FIXED + ELASTIC],
-        loss_name="training loss (cross-entropy)",
-        **METRICS["accuracy"]._asdict(),
-    )
-
-
-def _comparable(network: Network, elastic: Network) -> bool:
-    """Whether it has a fixed depth, and else no more and no less than the elastic one."""
-    if not isinstance(network, SequenceNetwork) or not isinstance(elastic, SequenceNetwork):
-        return False
-    return network.kind in FIXED and (network.shortcut, network.pooling) == (elastic.shortcut, elastic.pooling)
-
-
-def largest_of_each(runs: Sequence[Trained]) -> list[Trained]:
-    """The largest run of each kind of network and number of layers, trained without a price on depth."""
-    largest: dict[tuple[str, int], Trained] = {}
-    for run in runs:
-        form = run.recipe.network.kind, run.recipe.network.num_layers
-        if run.recipe.optimisation.price == 0 and (form not in largest or _size(run) > _size(largest[form])):
-            largest[form] = run
-    return list(largest.values())
-
-
-def _size(run: Trained) -> int:
-    return sum(parameter.numel() for parameter in run.models[0].parameters())
-
-
-def _most_varied(runs: Sequence[Trained]) -> Trained:
-    """The run whose depths differ most from window to window and step to step: the one worth looking at."""
-    return max(runs, key=lambda run: readings(run)[0].steps.double().mean(0).std(correction=0).item())

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from eirehn.experiments.results import paper_result, published
 from eirehn.models import SequenceModel
 from eirehn.recipes import har
-from eirehn.recipes.results import label, paper_figure, paper_spread
-from eirehn.report.published import published
 
 
 def test_every_row_has_the_published_number_of_parameters():
@@ -20,7 +19,7 @@ def test_every_row_has_the_published_number_of_parameters():
         row = rows.pop((network.kind, network.hidden_size, depth))
         model = SequenceModel(network, recipe.data.input_size, recipe.data.output_size, last=True)
         assert sum(value.numel() for value in model.parameters()) == row["parameters_exact"], recipe.name
-        assert paper_figure(recipe) == pytest.approx(row["mean"] / 100)
+        assert paper_result(recipe)[0] == pytest.approx(row["mean"] / 100)
 
 
 def test_the_recipe_is_the_paper_s():
@@ -31,20 +30,7 @@ def test_the_recipe_is_the_paper_s():
         assert recipe.data.held_out == 0
 
 
-def test_names_and_labels_tell_rows_apart():
-    recipes = har.recipes()
-    assert len({recipe.name for recipe in recipes}) == len({label(recipe) for recipe in recipes}) == len(recipes)
-    assert all(paper_figure(recipe) is None for recipe in har.variants())
-
-
 def test_our_own_recipe_is_small_enough():
     recipe = har.best()
     model = SequenceModel(recipe.network, recipe.data.input_size, recipe.data.output_size, last=True)
     assert sum(value.numel() for value in model.parameters()) <= 100_000
-
-
-def test_the_spread_the_paper_prints():
-    rows = {recipe.name: recipe for recipe in har.recipes()}
-    assert paper_spread(rows["har-ei-rehn-48"]) == pytest.approx(0.0061)
-    assert paper_spread(rows["har-rhn-32-depth-3"]) == pytest.approx(0.0462)
-    assert paper_spread(rows["har-best"]) is None

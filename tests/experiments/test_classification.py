@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,11 +14,11 @@ from helpers.small import Sums, small, with_data
 
 import eirehn
 from eirehn.data.har import CHANNELS, HarData
-from eirehn.files import read_json
+from eirehn.experiments import classification
+from eirehn.experiments.reproduce import page
+from eirehn.experiments.results import row
+from eirehn.experiments.trained import Trained, early_curve, histogram, largest_of_each, learning_curve, savings
 from eirehn.models import SequenceNetwork
-from eirehn.recipes import analysis, classified
-from eirehn.recipes.analysis import Trained
-from eirehn.recipes.results import row
 from eirehn.report.html import render
 from eirehn.training.batches import Parts
 from eirehn.training.config import DATA, Recipe
@@ -55,7 +56,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory):
 @torch.no_grad()
 def by_hand(run: Trained):
     """Of each model, softmax, answers and depths (layers, N, T); what is true; the inputs."""
-    test = Sums().load().test if not run.recipe.data.validation else Sums(validation=30).load().test
+    test = run.recipe.data.load().test
     found = []
     for model in run.models:
         logits, _, depth, _ = model.run(test.x)
@@ -67,8 +68,8 @@ def by_hand(run: Trained):
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_accuracies_are_those_of_training(runs, name: str) -> None:
-    result = read_json(runs[name].folder / "result.json")
-    accuracies, depths = zip(*classified.accuracies_and_depths(runs[name]), strict=True)
+    result = runs[name].result
+    accuracies, depths = zip(*classification.accuracies_and_depths(runs[name]), strict=True)
     assert accuracies == pytest.approx(result["values"], abs=1e-12)
     assert depths == pytest.approx(result["depth"], rel=1e-6)
 
@@ -76,45 +77,33 @@ def test_accuracies_are_those_of_training(runs, name: str) -> None:
 @pytest.mark.parametrize("name", ["lstm", "tall"])
 def test_confusion_by_seed(runs, name: str) -> None:
     found, target, _ = by_hand(runs[name])
-    for matrix, (_, answers, _) in zip(classified.confusion_by_seed(runs[name]), found, strict=True):
-        for true in range(2):
-            for taken in range(2):
-                assert matrix[true][taken] == np.sum((target == true) & (answers == taken))
-    part = classified.confusion(runs[name])
-    assert part.classes == ["class 1", "class 2"]
-    assert part.summed.sum() == 3 * 40
+    matrices = json.loads(json.dumps(classification.about_row(runs[name])))["confusion"]
+    for matrix, (_, answers, _) in zip(matrices, found, strict=True):
+        assert matrix == [[np.sum((target == true) & (answers == taken)) for taken in (0, 1)] for true in (0, 1)]
+    assert classification.about([runs[name]]) == {"classes": ["class 1", "class 2"]}
+    assert classification.confusion(runs[name]).summed.sum() == 3 * 40
 
 
 def test_classes_that_nobody_names_or_has() -> None:
-    matrix = classified.confusion_matrix(torch.tensor([0, 2, 2, 0]), torch.tensor([0, 2, 0, 0]), 4)
+    matrix = classification.confusion_matrix(torch.tensor([0, 2, 2, 0]), torch.tensor([0, 2, 0, 0]), 4)
     assert matrix == [[2, 0, 1, 0], [0, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 0]]
 
 
-def test_results_hold_the_confusion_of_every_seed(runs) -> None:
-    run = runs["flat"]
-    results = {"rows": [row(run.recipe, read_json(run.folder / "result.json"))]}
-    classified.complete(results, [run])
-    kept = json.loads(json.dumps(results))
-    assert kept["classes"] == ["class 1", "class 2"]
-    matrices = np.array(kept["rows"][0]["confusion"])  # (seed, true, predicted)
-    assert matrices.shape == (3, 2, 2)
-    np.testing.assert_allclose(matrices.trace(axis1=1, axis2=2) / 40, kept["rows"][0]["values"])
-
-
 def test_seed_that_diverged_has_no_confusion(runs, tmp_path: Path) -> None:
-    result = read_json(runs["flat"].folder / "result.json")
     for name in ("recipe.json", "model.json", "best.safetensors"):
-        (tmp_path / name).write_bytes((runs["flat"].folder / name).read_bytes())
-    (tmp_path / "result.json").write_text(json.dumps({**result, "values": [0.5, None, 0.5]}))
-    whole, found = classified.confusion_by_seed(runs["flat"]), classified.confusion_by_seed(Trained(tmp_path))
-    assert found == [whole[0], None, whole[2]]
-    assert len(classified.confusion(Trained(tmp_path)).counts) == 2
+        shutil.copy(runs["flat"].folder / name, tmp_path)
+    (tmp_path / "result.json").write_text(json.dumps({**runs["flat"].result, "values": [0.5, None, 0.5]}))
+    whole, run = classification.confusion_by_seed(runs["flat"]), Trained(tmp_path)
+    assert classification.confusion_by_seed(run) == [whole[0], None, whole[2]]
+    assert len(classification.confusion(run).counts) == 2
+    (tmp_path / "best.safetensors").unlink()  # weights that were not kept
+    assert classification.confusion_by_seed(Trained(tmp_path)) == [None] * 3
 
 
 @pytest.mark.parametrize("name", ["flat", "tall", "priced"])
 def test_depth_and_accuracy_by_class(runs, name: str) -> None:
     found, target, _ = by_hand(runs[name])
-    part = classified.class_depth(runs[name])
+    part = classification.class_depth(runs[name])
     for index in range(2):
         which = target == index
         accuracy = [np.mean(answers[which] == index) for _, answers, _ in found]
@@ -133,7 +122,7 @@ def test_depth_and_accuracy_by_class(runs, name: str) -> None:
 def test_histogram_counts_every_layer(runs) -> None:
     found, _, _ = by_hand(runs["tall"])
     spent = np.concatenate([depth.ravel() for *_, depth in found])
-    part = classified.histogram(runs["tall"])
+    part = histogram(runs["tall"], classification.depths(runs["tall"]))
     assert list(part.counts) == np.bincount(spent, minlength=4).tolist()
     assert sum(part.counts) == 3 * 2 * 40 * 6
     assert part.layers == 2
@@ -148,7 +137,7 @@ def test_windows_are_the_first_told_and_the_surest_mistakes(runs, name: str) -> 
     wrong = np.flatnonzero(~right)
     chosen.append(wrong[np.argsort(-share.max(1)[wrong], kind="stable")][:2])
     indices = np.concatenate(chosen)
-    parts = classified.windows(runs[name])
+    parts = classification.windows(runs[name])
     assert len(parts) == len(indices)
     for part, index in zip(parts, indices, strict=True):
         np.testing.assert_array_equal(np.float32(part.signals), x[index])
@@ -162,15 +151,15 @@ def test_frames_are_taken_apart(runs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sums, "signals", ("only",), raising=False)  # two time steps of one signal are read at once
     *_, x = by_hand(runs["tall"])
     *_, depth = by_hand(runs["tall"])[0][0]
-    part = classified.windows(runs["tall"])[0]
+    part = classification.windows(runs["tall"])[0]
     assert (part.frame, len(part.signals)) == (2, 12)
     index = next(i for i in range(40) if np.array_equal(x[i].ravel(), np.float32(part.signals)[:, 0]))
     np.testing.assert_array_equal(part.depth, np.repeat(depth[:, index].mean(0), 2))
 
 
 def test_early_curve_ends_where_the_table_stands(runs) -> None:
-    part = classified.early_curve(runs["tall"])
-    result = read_json(runs["tall"].folder / "result.json")
+    part = early_curve(runs["tall"], classification.accuracies_and_depths)
+    result = runs["tall"].result
     assert part.caps == [1, 2, 3]
     assert part.mean[-1] == pytest.approx(np.mean(result["values"]), abs=1e-12)
     assert part.std[-1] == pytest.approx(np.std(result["values"], ddof=1), abs=1e-12)
@@ -184,11 +173,11 @@ def test_early_curve_ends_where_the_table_stands(runs) -> None:
 
 
 def test_savings_are_in_accuracy(runs) -> None:
-    parts = classified.savings([runs["priced"], runs["srhn"]], rounds=1)
+    parts = savings([runs["priced"], runs["srhn"]], classification.accuracies_and_depths, rounds=1)
     assert [part.group for part in parts] == ["elastic", "fixed"]
     assert [part.price for part in parts] == [0.3, None]
     for part, name in zip(parts, ("priced", "srhn"), strict=True):
-        assert part.mean == pytest.approx(np.mean(read_json(runs[name].folder / "result.json")["values"]))
+        assert part.mean == pytest.approx(np.mean(runs[name].result["values"]))
     assert parts[1].depth == 2
 
 
@@ -196,19 +185,19 @@ def test_learning_curves_know_what_was_measured(runs) -> None:
     lines = (runs["flat"].folder / "metrics.csv").read_text().splitlines()
     columns = lines[0].split(",")
     last = [float(line.split(",")[columns.index("accuracy")]) for line in lines[1:] if line.startswith("3,")]
-    curve = analysis.learning_curve(runs["flat"].folder)
+    curve = learning_curve(runs["flat"])
     assert curve.train is None
     assert [seed[-1] for seed in curve.validation] == last
     assert np.isfinite(curve.loss).all()
     assert np.isfinite(curve.depth).all()
-    curve = analysis.learning_curve(runs["unvalidated"].folder)
+    curve = learning_curve(runs["unvalidated"])
     assert curve.validation is None
     assert curve.depth is None
     assert np.isfinite(curve.loss).all()
 
 
 def test_the_largest_of_each_form_is_shown(runs) -> None:
-    assert [run.recipe.name for run in classified.largest_of_each(list(runs.values()))] == [
+    assert [run.recipe.name for run in largest_of_each(list(runs.values()), classification.parameters)] == [
         "lstm",
         "srhn",
         "flat",
@@ -222,9 +211,8 @@ def test_the_largest_of_each_form_is_shown(runs) -> None:
 )
 def test_report(runs, names: list[str]) -> None:
     chosen = [runs[name] for name in names]
-    rows = [row(run.recipe, read_json(run.folder / "result.json")) for run in chosen]
-    results = {"rows": rows, **classified.about([run.recipe for run in chosen])}
-    report = classified.content("Sums", classified.task, results, chosen)
+    results = {"rows": [row(run.recipe, run.result) for run in chosen]}
+    report = page("Sums", "Some.", results, chosen)
     assert (report.metric_name, report.scale, report.lower_is_better) == ("test accuracy", 100.0, False)
     assert [len(getattr(report, name)) > 0 for name in ("windows", "early", "class_depths", "histograms")] == [
         names != ["lstm"]
@@ -235,15 +223,6 @@ def test_report(runs, names: list[str]) -> None:
     assert "accuracy" in text
 
 
-def test_readings_are_kept_as_long_as_the_run(runs) -> None:
-    assert classified.readings(runs["flat"]) is classified.readings(runs["flat"])
-    run = Trained(runs["flat"].folder)
-    classified.readings(run)
-    before = len(classified._readings)
-    del run
-    assert len(classified._readings) == before - 1
-
-
 def test_har_names_its_classes_and_signals() -> None:
     assert len(HarData.classes) == HarData.output_size
     assert len(HarData.signals) == HarData().input_size
@@ -251,12 +230,3 @@ def test_har_names_its_classes_and_signals() -> None:
     for name, channel in zip(HarData.signals, CHANNELS, strict=True):
         sensor, axis = channel.rsplit("_", 1)
         assert name == f"{words[sensor]} {axis}"
-
-
-def test_weights_that_were_not_kept(runs, tmp_path: Path) -> None:
-    for name in ("recipe.json", "result.json", "metrics.csv"):
-        (tmp_path / name).write_bytes((runs["flat"].folder / name).read_bytes())
-    results = {"rows": [{}, {}]}
-    classified.complete(results, [Trained(tmp_path), runs["flat"]])
-    assert results["rows"][0]["confusion"] == [None] * len(runs["flat"].recipe.seeds)
-    assert None not in results["rows"][1]["confusion"]

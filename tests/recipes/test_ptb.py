@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
-from helpers.language import small_language_recipe, written
 
-import eirehn
 from eirehn.cli.common import UsageError
 from eirehn.cli.reproducing import chosen_rows
 from eirehn.data.ptb import PtbData
-from eirehn.files import read_json
+from eirehn.experiments import experiments
+from eirehn.experiments.results import label, paper_result
 from eirehn.models import LanguageModel
 from eirehn.recipes import find, ptb
-from eirehn.recipes.experiments import Experiment, experiments
-from eirehn.recipes.reproduce import report_on, reproduce
-from eirehn.recipes.results import label, paper_figure
 from eirehn.training.config import Recipe
 
 
@@ -51,16 +46,8 @@ def test_rows(name: str, size: float, figure: float) -> None:
         assert 23 < found < 24.5
     else:
         assert round(found, 1 if isinstance(size, float) else None) == size
-    assert paper_figure(find(name)) == figure
+    assert paper_result(find(name))[0] == figure
     assert find(name) in experiments()["ptb"].rows
-
-
-def test_only_the_rows_themselves_are_the_papers() -> None:
-    row = find("ptb-ei-rehn-1200-r4")
-    assert paper_figure(replace(row, network=replace(row.network, output_dropout=0.5))) is None
-    assert paper_figure(replace(row, optimisation=replace(row.optimisation, epochs=30))) == 66.2
-    assert paper_figure(find("ptb-rhn-1050-r4")) is None  # its authors', not the paper's
-    assert label(row) == "EI-REHN-1200, depth 4"
 
 
 def test_the_recipe_is_that_of_the_reading_in_fewer_epochs() -> None:
@@ -79,20 +66,6 @@ def test_the_recipe_is_that_of_the_reading_in_fewer_epochs() -> None:
         assert n.start == {"weight_bound": 0.04, **own}
         assert n.tied
         assert n.num_layers == 1
-
-
-@pytest.mark.slow
-def test_an_experiment_from_nothing_to_a_report(tmp_path: Path) -> None:
-    small = small_language_recipe(written(tmp_path, train=500, test=100), epochs=1)
-    rows = [small, replace(small, name="small-rhn", network=replace(small.network, kind="RHN", start={}))]
-    with eirehn.use_backend("auto"):
-        reproduce(Experiment("some", "Some rows", "Two.", rows), tmp_path / "out", command="eirehn …", jobs=1)
-    kept = read_json(tmp_path / "out" / "results.json")
-    assert [row["metric"] for row in kept["rows"]] == ["perplexity"] * 2
-    assert [row["label"] for row in kept["rows"]] == ["EI-REHN-24, depth 2", "RHN-24, depth 2"]
-    assert "test perplexity" in (tmp_path / "out" / "report.html").read_text()
-    page = report_on([tmp_path / "out" / small.name], tmp_path / "again.html", command="eirehn …")
-    assert "EI-REHN-24" in page.read_text()
 
 
 def test_rows_by_short_names() -> None:
@@ -120,7 +93,7 @@ def test_our_own(name: str, recipe: Recipe, parameters: int) -> None:
         model = LanguageModel(recipe.network, 10_000)
     trained = (value.numel() for value in model.parameters() if value.requires_grad)  # all but a temperature
     assert sum(trained) == parameters <= 25.4e6
-    assert paper_figure(recipe) is None  # the paper's network, not its recipe
+    assert paper_result(recipe)[0] is None  # the paper's network, not its recipe
     assert "our recipe" in label(recipe)
     assert "words of 500, our recipe" in label(replace(recipe, network=replace(recipe.network, embedding_size=500)))
 
@@ -132,13 +105,6 @@ def test_what_makes_the_best_one() -> None:
     assert best.network == replace(short.network, calibrated=True)
     early = replace(short.optimisation, early=0.25)
     assert ptb.early() == replace(short, name="ptb-early", optimisation=early)
-
-
-def test_how_those_for_all_depths_are_called() -> None:
-    assert label(ptb.early()) == "EI-REHN-1200, depth 4, our recipe, 25% stopped early, recursive"
-    seldom = replace(ptb.early(), optimisation=replace(ptb.early().optimisation, early=0.004))
-    assert ", 0.4% stopped early" in label(seldom)
-    assert label(ptb.best()) == "EI-REHN-1200, depth 4, calibrated, our recipe, recursive"
 
 
 def test_each_row_is_there_once() -> None:

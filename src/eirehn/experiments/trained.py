@@ -1,0 +1,173 @@
+"""Runs that have ended: their models, their learning curves, and what they do with depth on test data."""
+
+from __future__ import annotations
+
+import csv
+import statistics
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..data.dataset import Data, Split
+from ..files import RunError
+from ..loading import load
+from ..models import ELASTIC, FIXED
+from ..report.content import Curve, DepthHistogram, EarlyCurve, Saving
+from ..training.config import Recipe
+from ..training.folder import RunFolder
+from .results import label, spread
+
+
+class Trained:
+    """A run that has ended."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.recipe: Recipe = RunFolder(folder).recipe()
+        result = RunFolder(folder).read_result()
+        if result is None:
+            raise RunError(f"{folder} has not ended: it has no result.json")
+        self.result: dict[str, Any] = result
+        self.label = label(self.recipe)
+        self.seeds = [
+            seed for seed, value in zip(self.recipe.seeds, result["values"], strict=True) if value is not None
+        ]
+        self.has_weights = not self.seeds or (folder / "best.safetensors").exists()
+        self.readings: dict[int | None, list[Any]] = {}
+        """What each model makes of the test data: kept here by those who read them, for all parts of a report."""
+
+    @cached_property
+    def models(self) -> list[Any]:
+        """One for each seed that did not diverge from its first epoch on; none where the weights were not kept."""
+        models = [load(self.folder, seed=seed) for seed in self.seeds] if self.has_weights else []
+        for model in models:
+            model.scaling = None  # what they are given here, the splits, is in the units of the training
+        return models
+
+    @property
+    def elastic(self) -> bool:
+        return self.recipe.network.kind in ELASTIC
+
+    @property
+    def deep(self) -> bool:
+        """Whether it has a depth to cap."""
+        return self.recipe.network.kind in FIXED + ELASTIC
+
+    @property
+    def price(self) -> float:
+        return self.recipe.optimisation.price
+
+    @property
+    def test(self) -> Split:
+        return _split_for_test(self.recipe.data)
+
+
+@lru_cache(8)  # the rows of one table may read their data in several ways
+def _split_for_test(data: Data) -> Split:
+    return data.load().test
+
+
+def priced_family(runs: Sequence[Trained]) -> list[Trained]:
+    """Those of one elastic network that was trained with several depth penalties."""
+    priced = [run.recipe.network for run in runs if run.elastic and run.price]
+    return [run for run in runs if priced and run.recipe.network == priced[0]]
+
+
+def largest_of_each(runs: Sequence[Trained], size: Callable[[Trained], int]) -> list[Trained]:
+    """The largest run of each kind of network and number of layers, trained without a depth penalty."""
+    largest: dict[tuple[str, int], Trained] = {}
+    for run in runs:
+        form = run.recipe.network.kind, run.recipe.network.num_layers
+        if not run.price and (form not in largest or size(run) > size(largest[form])):
+            largest[form] = run
+    return list(largest.values())
+
+
+def learning_curve(run: Trained) -> Curve:
+    """The metrics of every epoch, from the run's metrics.csv."""
+    path, recipe = RunFolder(run.folder).metrics, run.recipe
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            lines = list(csv.DictReader(file))
+        metric = next(name for name in lines[0] if name not in ("epoch", "seed", "train_loss", "depth"))
+        columns = {
+            name: [[float(line[name]) for line in lines if int(line["seed"]) == seed] for seed in recipe.seeds]
+            for name in ("train_loss", metric, "depth")
+        }
+        epochs = [int(line["epoch"]) for line in lines if int(line["seed"]) == recipe.seeds[0]]
+    except (OSError, KeyError, ValueError, IndexError, StopIteration) as error:
+        raise RunError(f"{path} cannot be read: {error}") from error
+    # Where nothing is held out, there is no metric and no depth of an epoch.
+    validated = run.result.get("best_validation", True) is not None
+    varies = recipe.network.kind in (*ELASTIC, "ACT")
+    measured = metric == "mse"  # there what training lowers is the metric
+    return Curve(
+        label=run.label,
+        epochs=epochs,
+        train=columns["train_loss"] if measured else None,
+        validation=columns[metric] if validated else None,
+        depth=columns["depth"] if varies and validated else None,
+        loss=None if measured else columns["train_loss"],
+    )
+
+
+Measure = Callable[[Trained, int | None], list[tuple[float, float]]]
+"""The metric and the mean depth of each model of a run, whose depth may be capped."""
+
+
+def early_curve(run: Trained, measure: Measure) -> EarlyCurve:
+    """The metric when no time step may go deeper than 1, 2, … inner steps, without training for it."""
+    caps = range(1, run.recipe.network.max_depth + 1)
+    metric = [[value for value, _ in measure(run, cap)] for cap in caps]
+    return EarlyCurve(
+        run.label,
+        list(caps),
+        [statistics.fmean(each) for each in metric],
+        [spread(each) or 0.0 for each in metric] if len(run.models) > 1 else None,
+    )
+
+
+def histogram(run: Trained, depths: Iterable[Tensor]) -> DepthHistogram:
+    """How often the run's models spent each of these depths, in all layers."""
+    every = torch.cat([each.flatten() for each in depths])
+    counts = torch.bincount(every, minlength=run.recipe.network.max_depth + 1).tolist()
+    return DepthHistogram(run.label, counts, run.recipe.network.num_layers)
+
+
+def savings(runs: Sequence[Trained], measure: Measure, *, rounds: int) -> list[Saving]:
+    """Metric, mean depth and time to read the test data of each run."""
+    found = []
+    for run, milliseconds in zip(runs, _times(runs, rounds), strict=True):
+        metric, depths = zip(*measure(run, None), strict=True)
+        fixed = run.recipe.network.kind in FIXED
+        found.append(
+            Saving(
+                label=run.label,
+                group="fixed" if fixed else "elastic",
+                price=None if fixed else run.price,
+                depth=statistics.fmean(depths),
+                milliseconds=milliseconds,
+                mean=statistics.fmean(metric),
+                std=spread(metric),
+            )
+        )
+    return found
+
+
+@torch.no_grad()
+def _times(runs: Sequence[Trained], rounds: int) -> list[float]:
+    """Milliseconds of each run: medians of interleaved rounds, after one that warms up."""
+    times: list[list[float]] = [[] for _ in runs]
+    for _ in range(1 + rounds):
+        for run, taken in zip(runs, times, strict=True):
+            x, lengths = run.test.x.to(run.models[0].head.weight.dtype), run.test.lengths
+            begin = time.perf_counter()
+            for model in run.models:
+                model(x, lengths=lengths)
+            taken.append((time.perf_counter() - begin) * 1e3)
+    return [statistics.median(each[1:]) for each in times]
