@@ -23,14 +23,14 @@ import torch
 from gpu_timing import milliseconds
 from torch.profiler import ProfilerActivity, profile
 
-import eirehn.training.fit as fit
 from eirehn.data.dataset import Split, Splits
 from eirehn.data.synthetic import SyntheticData
 from eirehn.models import SequenceNetwork
 from eirehn.recipes import ptb, synthetic
-from eirehn.training.checkpoints import seeded
+from eirehn.training.checkpoint import seeded
 from eirehn.training.config import ClassifierOptimisation, Recipe
-from eirehn.training.memory import Tensors
+from eirehn.training.loaders import Data
+from eirehn.training.trainer import Tensors, make_task, make_trainer, quiet
 
 
 def signals() -> Tensors:
@@ -94,10 +94,10 @@ class Clock(pl.Callback):
 def timed(recipe: Recipe, *, looks: bool) -> Clock:
     """A short training of it, with its times in seconds by epoch; those of the graph alone in milliseconds."""
     clock = Clock(looks=looks)
-    task, splits = fit.make_task(recipe), recipe.data.load()
-    with fit.quiet(), seeded(0):
-        trainer = fit.make_trainer(recipe, None, [clock])
-        trainer.fit(task, datamodule=fit.Data(recipe, splits))
+    task, splits = make_task(recipe), recipe.data.load()
+    with quiet(), seeded(0):
+        trainer = make_trainer(recipe, None, [clock])
+        trainer.fit(task, datamodule=Data(recipe, splits))
     return clock
 
 

@@ -20,7 +20,7 @@ import yaml
 import eirehn
 from eirehn.files import read_json
 from eirehn.loading import read_values
-from eirehn.training.folder import RunFolder
+from eirehn.training.run import RunFolder
 
 TINY = ["--epochs", "2", "--seeds", "2", "--sequences", "40"]
 ROWS = ["synthetic-rnn-20", "synthetic-ei-rehn-10", "synthetic-srhn-20-depth-2", "synthetic-ei-rehn-20-price-1e-03"]

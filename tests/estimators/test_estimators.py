@@ -18,8 +18,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import eirehn.sklearn.base
+from eirehn.checks import UnstableTraining
 from eirehn.sklearn import ElasticClassifier, ElasticRegressor
-from eirehn.training.stability import UnstableTraining
 
 # Python's filters of warnings are shared by all threads, and one that ends its own puts back those of another's.
 THREADS = pytest.mark.filterwarnings("ignore::FutureWarning", "ignore::UserWarning")

@@ -20,9 +20,9 @@ from eirehn.experiments.results import row
 from eirehn.experiments.trained import Trained, early_curve, histogram, largest_of_each, learning_curve, savings
 from eirehn.models import SequenceNetwork
 from eirehn.report.html import render
-from eirehn.training.batches import Parts
 from eirehn.training.config import DATA, Recipe
-from eirehn.training.fit import train
+from eirehn.training.loaders import Parts
+from eirehn.training.trainer import train
 
 VARIED = {"alpha": 0.1, "decay_bias": -1.5, "decay_scale": 1.0}
 """A start from which depth differs between layers, sequences and steps."""

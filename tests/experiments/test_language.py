@@ -25,8 +25,8 @@ from eirehn.files import RunError, read_json
 from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.recipes import find
 from eirehn.report.html import render
-from eirehn.training.columns import Windows
-from eirehn.training.fit import train
+from eirehn.training.loaders import Windows
+from eirehn.training.trainer import train
 
 VARIED = {"alpha": 0.3, "gate_bias": 0.0, "decay_bias": -1.0, "decay_scale": 3.0}
 """A start from which depth differs between words and layers."""

@@ -16,16 +16,15 @@ import torch
 from helpers.small import small
 
 import eirehn
+from eirehn.checks import UnstableTraining
 from eirehn.data.text import TextData
 from eirehn.experiments.parallel import Sweep, train_all
 from eirehn.files import RunError
 from eirehn.loading import read_values
-from eirehn.training.callbacks import Stopped
+from eirehn.training.callbacks import Event, Stopped
 from eirehn.training.config import Recipe
-from eirehn.training.fit import train
-from eirehn.training.folder import RunFolder
-from eirehn.training.progress import Event
-from eirehn.training.stability import UnstableTraining
+from eirehn.training.run import RunFolder
+from eirehn.training.trainer import train
 
 ROWS = [replace(small(kind), name=kind) for kind in ("EIREHN", "SRHN", "LSTM")]
 LONG = [replace(small("RNN", seeds=(seed,), epochs=100_000), name=f"long-{seed}") for seed in (0, 1)]

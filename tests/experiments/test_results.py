@@ -65,12 +65,10 @@ def test_only_the_rows_themselves_are_the_papers() -> None:
     assert label(row) == "EI-REHN-1200, depth 4"
 
 
-def test_how_those_for_all_depths_and_of_several_softmaxes_are_called() -> None:
+def test_how_those_for_all_depths_are_called() -> None:
     assert label(ptb.early()) == "EI-REHN-1200, depth 4, our recipe, 25% stopped early, recursive"
     seldom = replace(ptb.early(), optimisation=replace(ptb.early().optimisation, early=0.004))
     assert ", 0.4% stopped early" in label(seldom)
-    mixed = replace(ptb.short(), network=replace(ptb.short().network, mixture=10))
-    assert label(mixed) == "EI-REHN-1200, depth 4, 10 softmaxes, our recipe, short, recursive"
     assert label(ptb.best()) == "EI-REHN-1200, depth 4, calibrated, our recipe, recursive"
 
 

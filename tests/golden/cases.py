@@ -27,7 +27,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 import eirehn
 from eirehn.recipes import find
 from eirehn.training.config import Recipe
-from eirehn.training.fit import train
+from eirehn.training.trainer import train
 
 FOLDER = Path(__file__).parent
 LAYERS = FOLDER / "layers.npz"

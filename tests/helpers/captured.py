@@ -12,13 +12,13 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-import eirehn.training.fit as fit
 from eirehn.loading import read_values
 from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.training.callbacks import Saving, Stopped
-from eirehn.training.checkpoints import WholeFiles
+from eirehn.training.checkpoint import WholeFiles
 from eirehn.training.config import Hardware, LanguageOptimisation, Recipe
 from eirehn.training.tasks import LanguageModelling
+from eirehn.training.trainer import quiet, train
 from helpers.resume import StopAt
 from helpers.small import small, with_network
 
@@ -43,7 +43,7 @@ def recipe(
 
 
 def trained(recipe: Recipe, folder: Path) -> tuple[dict[str, Tensor], str]:
-    fit.train(recipe, folder)
+    train(recipe, folder)
     return read_values(folder / "last.safetensors"), (folder / "metrics.csv").read_text()
 
 
@@ -124,7 +124,7 @@ def read(
         enable_model_summary=False,
         num_sanity_val_steps=0,
     )
-    with fit.quiet():
+    with quiet():
         data = Sentences(members, "cuda" if accelerator == "gpu" else "cpu")
         trainer.fit(task, datamodule=data, ckpt_path=checkpoint)
     return task

@@ -13,7 +13,7 @@ from eirehn.files import read_json
 from eirehn.loading import read_values
 from eirehn.training.callbacks import Saving, Stopped
 from eirehn.training.config import Recipe
-from eirehn.training.fit import train
+from eirehn.training.trainer import train
 
 
 class StopAt(pl.Callback):

@@ -22,11 +22,11 @@ from eirehn import cli
 from eirehn.files import read_json
 from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.scoring import score
-from eirehn.training import fit
 from eirehn.training.config import Recipe
-from eirehn.training.evaluation import calibrate, evaluate
-from eirehn.training.folder import RunFolder
+from eirehn.training.evaluate import calibrate, evaluate
+from eirehn.training.run import RunFolder
 from eirehn.training.tasks import LanguageModelling
+from eirehn.training.trainer import make_task, train
 
 Array = NDArray[np.float64]
 FORMS = [{}, {"pointer": 5}, {"embedding_size": 6}]
@@ -107,7 +107,7 @@ def test_what_is_found_is_what_validation_wants(
     """Of two members that stand still in the end, against a search in NumPy."""
     recipe = small_language_recipe(written(tmp_path, train=500, test=300), **HEART, **averaged)
     recipe = replace(calibrated(recipe, **form), seeds=(0, 1))
-    fit.train(recipe, tmp_path / "run")
+    train(recipe, tmp_path / "run")
     tokens = torch.as_tensor(recipe.data.texts().validation).long()  # type: ignore[attr-defined]  # of a text
     found = []
     for seed in recipe.seeds:
@@ -125,7 +125,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("calibrated")
     recipe = small_language_recipe(written(folder, train=600, test=600), epochs=30, learning_rate=0.015)
     with eirehn.use_backend("auto"):
-        fit.train(calibrated(recipe), folder / "run")
+        train(calibrated(recipe), folder / "run")
     return folder / "run"
 
 
@@ -171,7 +171,7 @@ def test_it_goes_on_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.Monke
     data = written(tmp_path, train=500, test=100)
     start = {"weight_bound": 0.5, "alpha": 0.05, "gate_bias": 0.0}
     recipe = calibrated(small_language_recipe(data, average=0.9), start=start)
-    fit.train(recipe, tmp_path / "straight")
+    train(recipe, tmp_path / "straight")
     stops = [StopAt(4, killed=False), StopAt(8, killed=True), StopAt(13, killed=False)]
     train_with_stops(recipe, tmp_path / "stopped", stops, 0.0)
     same(tmp_path / "stopped", tmp_path / "straight")
@@ -182,7 +182,7 @@ def test_it_goes_on_with_the_same_bits(tmp_path: Path, monkeypatch: pytest.Monke
 def test_derivatives(tmp_path: Path) -> None:
     """Of two members, against autograd."""
     recipe = calibrated(small_language_recipe(written(tmp_path, train=500, test=100)))
-    task = fit.make_task(replace(recipe, seeds=(0, 1)))
+    task = make_task(replace(recipe, seeds=(0, 1)))
     torch.manual_seed(0)
     logits = 3 * torch.randn(2, 3, 5, 11, dtype=torch.float64)
     target = torch.randint(11, (2, 3, 5))
@@ -211,7 +211,7 @@ def test_derivatives(tmp_path: Path) -> None:
 )
 def test_sums_that_say_little(sums: tuple[float, float], found: float, tmp_path: Path) -> None:
     recipe = calibrated(small_language_recipe(written(tmp_path, train=500, test=100), average=0.9))
-    task = fit.make_task(recipe)
+    task = make_task(recipe)
     assert isinstance(task, LanguageModelling)
     assert task.temperature_at is not None
     with torch.no_grad():
@@ -222,7 +222,7 @@ def test_sums_that_say_little(sums: tuple[float, float], found: float, tmp_path:
 
 
 def test_bounds_of_a_temperature(tmp_path: Path) -> None:
-    task = fit.make_task(calibrated(small_language_recipe(written(tmp_path, train=500, test=100))))
+    task = make_task(calibrated(small_language_recipe(written(tmp_path, train=500, test=100))))
     with torch.no_grad():
         for _ in range(25):
             task.calibrate(torch.tensor([[100.0], [1.0]], dtype=torch.float64))

@@ -20,10 +20,10 @@ from helpers.quick import quick
 from torch import Tensor
 from torch.utils._pytree import tree_unflatten
 
-from eirehn.training.capture import Captured, Recorded
 from eirehn.training.config import Hardware, Recipe
-from eirehn.training.fit import make_task
-from eirehn.training.modules import Task
+from eirehn.training.cuda_graph import Captured, Recorded
+from eirehn.training.task import Task
+from eirehn.training.trainer import make_task
 
 
 @pytest.fixture

@@ -22,9 +22,9 @@ from helpers.captured import (
 from helpers.resume import StopAt, train_with_stops
 from helpers.small import with_network
 
-import eirehn.training.fit as fit
-from eirehn.training.capture import Captured
-from eirehn.training.modules import Task
+from eirehn.training.cuda_graph import Captured
+from eirehn.training.task import Task
+from eirehn.training.trainer import make_trainer, train
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 KINDS = {
@@ -96,7 +96,7 @@ def test_stopped_and_gone_on(
     options: str, stops: list[tuple[int, bool]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plan = recipe(capture=True, accelerator="gpu", dropout=0.2, schedule="cosine", **OPTIMIZERS[options])
-    fit.train(plan, tmp_path / "straight")
+    train(plan, tmp_path / "straight")
     stopping = [StopAt(at, killed=killed) for at, killed in stops]
     train_with_stops(plan, tmp_path / "stopped", stopping, every=0.0)
     same(tmp_path / "stopped", tmp_path / "straight")
@@ -119,7 +119,7 @@ class Watching(pl.Callback):
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("optimizer", ["adam", "sgd", "soap"])
 def test_no_step_waits(optimizer: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, watching = fit.make_trainer, Watching()
+    made, watching = make_trainer, Watching()
     monkeypatch.setattr(fit, "make_trainer", lambda plan, path, calls: made(plan, path, [watching, *calls]))
     plan = recipe(capture=True, accelerator="gpu", optimizer=optimizer, schedule="cosine")
     try:

@@ -11,13 +11,13 @@ import torch
 from helpers.small import small, with_network
 
 import eirehn
-import eirehn.training.fit as fit
 from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.training.config import LanguageOptimisation
 from eirehn.training.ensemble import Ensemble
-from eirehn.training.evaluation import evaluate
+from eirehn.training.evaluate import evaluate
 from eirehn.training.optimizers import early_stop
 from eirehn.training.tasks import LanguageModelling
+from eirehn.training.trainer import train
 
 
 @pytest.mark.parametrize(("early", "max_depth"), [(0.6, 4), (0.2, 2), (0.9, 6)])
@@ -46,7 +46,7 @@ def test_training_stops_and_validation_does_not(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(Ensemble, "_run", watched)
     plan = small(early=0.8)
-    fit.train(plan, tmp_path)
+    train(plan, tmp_path)
     assert seen[True] == [early_stop(plan.optimisation, step, 3) for step in range(12)]
     assert set(seen[True]) == {None, 1, 2}
     assert set(seen[False]) == {None}
@@ -77,7 +77,7 @@ def test_a_trained_network_is_of_use_whenever_it_is_stopped(tmp_path: Path) -> N
             small(early=early, epochs=40, seeds=(0,)), max_depth=4, start={"gate_bias": -2.0, "alpha": 0.05}
         )
         with eirehn.use_backend("auto"):
-            fit.train(plan, tmp_path / str(early))
+            train(plan, tmp_path / str(early))
             alone[early] = evaluate(tmp_path / str(early), max_depth=1).values[0]
     assert alone[0.7] < 0.8 * alone[0.0]
 

@@ -16,15 +16,15 @@ from helpers.quick import quick
 from helpers.small import DATA, Sums, small, with_data
 from torch import nn
 
+from eirehn.checks import UnstableTraining
 from eirehn.data.synthetic import SyntheticData
 from eirehn.files import RunError, read_json
 from eirehn.loading import load, read_values
 from eirehn.models import SequenceModel, SequenceNetwork
-from eirehn.training.batches import Batches
 from eirehn.training.ensemble import Ensemble
-from eirehn.training.evaluation import evaluate
-from eirehn.training.fit import make_task, train
-from eirehn.training.stability import UnstableTraining
+from eirehn.training.evaluate import evaluate
+from eirehn.training.loaders import Batches
+from eirehn.training.trainer import make_task, train
 
 KINDS = ("RNN", "GRU", "LSTM", "RHN", "SRHN", "SREHN", "EIREHN", "ACT")
 

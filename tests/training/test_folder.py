@@ -16,8 +16,8 @@ from helpers.small import small
 from eirehn.files import RunError, read_json, write_json, write_text
 from eirehn.loading import load
 from eirehn.training.config import Recipe
-from eirehn.training.fit import train
-from eirehn.training.folder import RunFolder
+from eirehn.training.run import RunFolder
+from eirehn.training.trainer import train
 
 
 def test_a_recipe_comes_back_the_same(tmp_path: Path) -> None:

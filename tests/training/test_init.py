@@ -15,7 +15,7 @@ from eirehn import cli
 from eirehn.files import RunError
 from eirehn.loading import read_values
 from eirehn.training.config import DATA, Recipe
-from eirehn.training.fit import make_task, start_from, train
+from eirehn.training.trainer import make_task, start_from, train
 
 
 def started(recipe: Recipe, init: Path) -> dict[str, torch.Tensor]:

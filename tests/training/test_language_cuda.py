@@ -12,13 +12,13 @@ import torch
 from helpers.language import small_language_recipe, written
 from torch import Tensor
 
-import eirehn.training.fit as fit
 from eirehn.generation import generate, trained_language_model
 from eirehn.loading import read_values
 from eirehn.ops.backend import use_backend
 from eirehn.training.config import Hardware, Recipe
-from eirehn.training.evaluation import evaluate
-from eirehn.training.modules import Task
+from eirehn.training.evaluate import evaluate
+from eirehn.training.task import Task
+from eirehn.training.trainer import train
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
@@ -63,7 +63,7 @@ def test_a_recorded_step_is_the_plain_one(options: dict[str, Any], network: dict
     )
     found = []
     for capture in (True, False):
-        fit.train(on_gpu(recipe, capture=capture), tmp_path / str(capture))
+        train(on_gpu(recipe, capture=capture), tmp_path / str(capture))
         found.append(read_values(tmp_path / str(capture) / "last.safetensors"))
     for key, value in found[1].items():
         torch.testing.assert_close(found[0][key], value, rtol=1e-3, atol=1e-5)
@@ -91,7 +91,7 @@ def test_no_step_waits(precision: str, size: int, tmp_path: Path) -> None:
     watching = Watching()
     recipe = small_language_recipe(written(tmp_path, train=1000, test=200), **SGD)
     try:
-        fit.train(on_gpu(recipe, precision=precision, size=size), tmp_path / "run", callbacks=[watching])
+        train(on_gpu(recipe, precision=precision, size=size), tmp_path / "run", callbacks=[watching])
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert watching.graphs == 2  # of an epoch's first batch, which starts from nothing, and of the others
@@ -100,7 +100,7 @@ def test_no_step_waits(precision: str, size: int, tmp_path: Path) -> None:
 @pytest.mark.parametrize(("precision", "size"), [("32-true", 24), ("bf16-mixed", 256)])
 def test_what_was_learned(precision: str, size: int, tmp_path: Path) -> None:
     recipe = small_language_recipe(written(tmp_path))
-    result = fit.train(on_gpu(recipe, precision=precision, size=size), tmp_path / "run")
+    result = train(on_gpu(recipe, precision=precision, size=size), tmp_path / "run")
     assert result["values"][0] < 6  # of 24 words, three may follow
     for device in ("cuda", "cpu"):
         rel = 1e-2 if precision == "bf16-mixed" else 1e-4
@@ -135,7 +135,7 @@ def test_the_fast_path_follows_the_plain_one(tmp_path: Path) -> None:
         losses = Losses()
         fast = on_gpu(recipe, capture=capture, precision=precision, size=256)
         with use_backend(backend):
-            fit.train(fast, tmp_path / backend, callbacks=[losses])
+            train(fast, tmp_path / backend, callbacks=[losses])
         assert len(losses.sums) > 200
         found.append(losses.means(20)[:10])
     assert found[0][-1] < 0.6 * found[0][0]  # it learned something to compare

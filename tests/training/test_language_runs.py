@@ -31,10 +31,10 @@ from eirehn.data.vocabulary import Vocabulary
 from eirehn.files import RunError, read_json, write_json
 from eirehn.generation import generate, pieces, read_prompt
 from eirehn.models import LanguageModel, LanguageNetwork
-from eirehn.training import fit
 from eirehn.training.config import Recipe
-from eirehn.training.evaluation import calibrate, evaluate, evaluate_together
-from eirehn.training.folder import RunFolder
+from eirehn.training.evaluate import calibrate, evaluate, evaluate_together
+from eirehn.training.run import RunFolder, export
+from eirehn.training.trainer import make_task, train
 
 Array = NDArray[np.float64]
 MARGIN = 1.5
@@ -45,7 +45,7 @@ MARGIN = 1.5
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("language")
     with eirehn.use_backend("auto"):
-        fit.train(small_language_recipe(written(folder)), folder / "run")
+        train(small_language_recipe(written(folder)), folder / "run")
     return folder / "run"
 
 
@@ -96,7 +96,7 @@ def test_a_training_that_was_stopped_has_the_same_bits(
     options: dict[str, object], every: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = small_language_recipe(written(tmp_path, train=500, test=100), penalty=1e-4, sum_steps=True, **options)
-    fit.train(recipe, tmp_path / "straight")  # 6 batches an epoch
+    train(recipe, tmp_path / "straight")  # 6 batches an epoch
     stops = [StopAt(4, killed=False), StopAt(8, killed=True), StopAt(13, killed=False)]
     train_with_stops(recipe, tmp_path / "stopped", stops, every)
     same(tmp_path / "stopped", tmp_path / "straight")
@@ -107,7 +107,7 @@ def test_a_pointer_goes_on_in_the_middle_of_an_epoch(tmp_path: Path, monkeypatch
     data = written(tmp_path, train=500, test=100)
     recipe = small_language_recipe(data, optimizer="sgd", epochs=2)
     recipe = replace(recipe, network=LanguageNetwork("LSTM", 8, pointer=5))
-    fit.train(recipe, tmp_path / "straight")
+    train(recipe, tmp_path / "straight")
     train_with_stops(recipe, tmp_path / "stopped", [StopAt(4, killed=False)], 1e9)
     same(tmp_path / "stopped", tmp_path / "straight")
 
@@ -133,7 +133,7 @@ def test_texts_without_a_checksum_that_have_changed(tmp_path: Path, capsys: pyte
     """The same words by other numbers: as many, so that the model fits, and would be read wrongly."""
     data, run = written(tmp_path, train=500, test=100), tmp_path / "run"
     recipe = small_language_recipe(replace(data, sha256=""), epochs=1)
-    fit.train(recipe, run)
+    train(recipe, run)
     before = evaluate(run)
     text = Path(data.train).read_text("utf-8")
     Path(data.train).write_text(text + "\n", "utf-8")
@@ -191,11 +191,11 @@ def test_a_model_is_described_as_it_is(tmp_path: Path) -> None:
     """Also where its text is another by the time it is saved."""
     data = written(tmp_path, train=500, test=100)
     recipe = small_language_recipe(data)
-    task = fit.make_task(recipe)
+    task = make_task(recipe)
     (tmp_path / "run").mkdir()
-    fit.export(task, recipe, tmp_path / "run")
+    export(task, recipe, tmp_path / "run")
     Path(data.train).write_text("one two three\n" * 50, "utf-8")
-    fit.export(task, recipe, tmp_path / "run")
+    export(task, recipe, tmp_path / "run")
     about = read_json(tmp_path / "run" / "model.json")
     assert about["input_size"] == about["output_size"] == len(Vocabulary.load(tmp_path / "run" / "vocabulary.json"))
 
@@ -229,9 +229,9 @@ def test_members_trained_together(tmp_path: Path) -> None:
     data = written(tmp_path, train=500, test=100)
     plain = small_language_recipe(data, epochs=1)
     network = replace(plain.network, word_dropout=0.0, input_dropout=0.0, hidden_dropout=0.0, output_dropout=0.0)
-    both = fit.train(replace(plain, network=network, seeds=(3, 4)), tmp_path / "both")
+    both = train(replace(plain, network=network, seeds=(3, 4)), tmp_path / "both")
     for index, seed in enumerate((3, 4)):
-        alone = fit.train(replace(plain, network=network, seeds=(seed,)), tmp_path / f"alone-{seed}")
+        alone = train(replace(plain, network=network, seeds=(seed,)), tmp_path / f"alone-{seed}")
         assert both["values"][index] == pytest.approx(alone["values"][0], rel=1e-4)
 
 
@@ -591,7 +591,7 @@ def test_temperatures_of_none_and_beyond_the_end(
 def test_only_language_models_are_calibrated(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from helpers.small import small
 
-    fit.train(small(epochs=1), tmp_path / "other")
+    train(small(epochs=1), tmp_path / "other")
     capsys.readouterr()
     assert cli.main(["evaluate", str(tmp_path / "other"), "--calibrate"]) == 2
     out, err = capsys.readouterr()
@@ -604,7 +604,7 @@ def test_what_cannot_be_evaluated_together_is_told_first(
 ) -> None:
     from helpers.small import small
 
-    fit.train(small(epochs=1), tmp_path / "other")
+    train(small(epochs=1), tmp_path / "other")
     capsys.readouterr()
     assert cli.main(["evaluate", str(trained), str(tmp_path / "other"), "--together"]) == 2
     out, err = capsys.readouterr()
@@ -707,7 +707,7 @@ def test_a_vocabulary_that_does_not_fit(trained: Path, tmp_path: Path) -> None:
 def test_columns_belong_to_texts(tmp_path: Path) -> None:
     from helpers.small import small
 
-    fit.train(small(epochs=1), tmp_path)
+    train(small(epochs=1), tmp_path)
     with pytest.raises(ValueError, match="these data are none"):
         evaluate(tmp_path, batch=1)
 
@@ -719,8 +719,8 @@ def test_models_together(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         "LSTM", 16, num_layers=2, dropout=0.1, input_dropout=0.1, output_dropout=0.1, tied=False, start={}
     )
     plain = replace(small_language_recipe(data, epochs=2), network=network, seeds=(0, 1))
-    fit.train(plain, tmp_path / "a")
-    fit.train(replace(plain, network=replace(network, pointer=5), seeds=(2,)), tmp_path / "b")
+    train(plain, tmp_path / "a")
+    train(replace(plain, network=replace(network, pointer=5), seeds=(2,)), tmp_path / "b")
     models = [eirehn.load(tmp_path / "a", seed=seed) for seed in (0, 1)] + [eirehn.load(tmp_path / "b")]
     tokens = data.texts().test.long()[None]
     with torch.no_grad():
@@ -741,8 +741,8 @@ def test_members_without_a_best_epoch_do_not_count(tmp_path: Path, capsys: pytes
     """What they started from is no model; the others are what they are without them."""
     data = written(tmp_path, train=500, test=100)
     recipe = replace(small_language_recipe(data, epochs=1), network=LanguageNetwork("RNN", 8), seeds=(0, 1))
-    fit.train(recipe, tmp_path / "both")
-    fit.train(replace(recipe, seeds=(0,)), tmp_path / "good")
+    train(recipe, tmp_path / "both")
+    train(replace(recipe, seeds=(0,)), tmp_path / "good")
     about = read_json(tmp_path / "both" / "model.json")
     write_json(tmp_path / "both" / "model.json", {**about, "best_score": [about["best_score"][0], None]})
     together = evaluate_together([tmp_path / "both"])

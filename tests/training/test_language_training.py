@@ -15,14 +15,14 @@ import torch
 from helpers.language import small_language_recipe, written
 from torch import nn
 
-import eirehn.training.fit as fit
 from eirehn.data.dataset import Split
 from eirehn.models import LanguageModel, LanguageNetwork
-from eirehn.training.averages import Averages
-from eirehn.training.columns import Columns, Windows
+from eirehn.training.averaging import Averages
 from eirehn.training.config import LanguageOptimisation, Recipe
+from eirehn.training.loaders import Columns, Data, Windows, most_tokens
 from eirehn.training.optimizers import make_optimizer, schedule
 from eirehn.training.tasks import LanguageModelling
+from eirehn.training.trainer import make_task, make_trainer, quiet
 
 RECIPE = LanguageOptimisation(
     optimizer="sgd",
@@ -169,9 +169,9 @@ def test_a_training_shifts_its_text(tmp_path: Path) -> None:
     for shift in (False, True):
         recipe = small_language_recipe(written(tmp_path, train=400), epochs=2, shift=shift)
         seen[shift] = Beginnings()
-        with fit.quiet():
-            trainer = fit.make_trainer(recipe, None, [seen[shift]])
-            trainer.fit(fit.make_task(recipe), datamodule=fit.Data(recipe, recipe.data.load()))
+        with quiet():
+            trainer = make_trainer(recipe, None, [seen[shift]])
+            trainer.fit(make_task(recipe), datamodule=Data(recipe, recipe.data.load()))
     first, second = seen[False].found
     assert first == second
     assert len({tuple(each) for each in [first, *seen[True].found]}) == 3
@@ -213,7 +213,7 @@ def test_how_much_is_validated_at_once() -> None:
         recipe = SimpleNamespace(
             data=SimpleNamespace(output_size=words), network=LanguageNetwork(**network), seeds=tuple(range(seeds))
         )
-        return fit.most_tokens(cast(Recipe, recipe), device)
+        return most_tokens(cast(Recipe, recipe), device)
 
     assert most(10_000, torch.device("cpu"), hidden_size=1200) == 1024
     assert most(10_000, hidden_size=1200) == 3355

@@ -18,20 +18,21 @@ from helpers.resume import StopAt, same, train_with_stops
 
 from eirehn import cli
 from eirehn.data import text
-from eirehn.training import fit
-from eirehn.training.evaluation import evaluate
+from eirehn.training.evaluate import evaluate
+from eirehn.training.loaders import Data
+from eirehn.training.trainer import train
 
 
 @pytest.mark.parametrize("level", ["word", "char"])
 def test_the_same_bits_as_in_memory(level: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data = replace(written(tmp_path, train=500, test=100), level=level)
     recipe = small_language_recipe(data)
-    fit.train(recipe, tmp_path / "memory")
+    train(recipe, tmp_path / "memory")
     assert data.texts().train.dtype == torch.int32
     text._read_texts.cache_clear()
     monkeypatch.setenv("EIREHN_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.setattr(text, "LARGE", 0)
-    monkeypatch.setattr(fit.Data, "most_bytes", 0)
+    monkeypatch.setattr(Data, "most_bytes", 0)
     stops = [StopAt(4, killed=False), StopAt(8, killed=True)]
     train_with_stops(recipe, tmp_path / "files", stops, 1e9)
     assert data.texts().train.dtype == torch.int16
@@ -44,11 +45,11 @@ def test_the_same_bits_as_in_memory(level: str, tmp_path: Path, monkeypatch: pyt
 
 def test_only_a_text_that_fits_goes_to_the_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = small_language_recipe(written(tmp_path, train=500, test=100))
-    data = fit.Data(recipe, recipe.data.load())
+    data = Data(recipe, recipe.data.load())
     data.trainer = SimpleNamespace(  # type: ignore[assignment]  # what it asks of one
         strategy=SimpleNamespace(root_device=torch.device("meta")), global_rank=0, world_size=1
     )
-    monkeypatch.setattr(fit.Data, "most_bytes", data.splits.validation.x.nbytes)
+    monkeypatch.setattr(Data, "most_bytes", data.splits.validation.x.nbytes)
     train, validation = data.train_dataloader(), data.val_dataloader()
     assert train.text.x.device.type == "cpu"  # type: ignore[union-attr]  # of a text
     assert validation.x.device.type == "meta"  # type: ignore[union-attr]
@@ -91,7 +92,7 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path) -> None:
         from dataclasses import replace
 
         torch.set_num_threads(1)
-        folder, made = Path({str(tmp_path)!r}), fit.make_trainer
+        folder, made = Path({str(tmp_path)!r}), make_trainer
 
         def train(text, run, steps):
             small = str(folder / "small.txt")
@@ -99,9 +100,9 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path) -> None:
             recipe = replace(recipe, network=LanguageNetwork("RNN", 4))
             for stop in steps:
                 end = StopAt(stop, killed=False)
-                fit.make_trainer = lambda recipe, path, calls: made(recipe, path, [end, *calls])
+                make_trainer = lambda recipe, path, calls: made(recipe, path, [end, *calls])
                 with pytest.raises(Stopped):
-                    fit.train(recipe, folder / run)
+                    train(recipe, folder / run)
             return len(recipe.data.texts().train)
 
         train("small.txt", "a", [10, 20])

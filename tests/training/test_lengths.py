@@ -13,9 +13,9 @@ from torch import Tensor
 from eirehn.data.dataset import Split
 from eirehn.models import Scaling, SequenceModel, SequenceNetwork
 from eirehn.models.body import LAYERS
-from eirehn.training.batches import Batches, Parts
 from eirehn.training.config import ClassifierOptimisation, Optimisation
 from eirehn.training.ensemble import Ensemble
+from eirehn.training.loaders import Batches, Parts
 from eirehn.training.tasks import Classification, Regression
 
 LENGTHS = torch.tensor([3, 7, 1, 5])

@@ -20,9 +20,9 @@ from eirehn.experiments import classification
 from eirehn.experiments.trained import Trained, histogram
 from eirehn.files import RunError, read_json, write_json
 from eirehn.recipes import find
-from eirehn.training import fit
 from eirehn.training.config import Hardware, Recipe
-from eirehn.training.folder import RunFolder
+from eirehn.training.run import RunFolder
+from eirehn.training.trainer import train
 
 
 @pytest.fixture
@@ -182,7 +182,7 @@ def test_a_report_of_the_same_cases(ragged: Path, tmp_path: Path) -> None:
     assert main([*trained(tmp_path / "two", *words), "--data.seed", "3"]) == 0
     recipe = RunFolder(tmp_path / "one").recipe()
     assert isinstance(recipe.data, FileData)
-    fit.train(replace(recipe, data=replace(recipe.data, sha256=None)), tmp_path / "three")
+    train(replace(recipe, data=replace(recipe.data, sha256=None)), tmp_path / "three")
     runs = [str(tmp_path / name) for name in ("one", "two", "three")]
     assert main(["report", *runs, "--out", str(tmp_path / "page.html")]) == 0
 
@@ -255,7 +255,7 @@ def test_stopped_and_gone_on_it_ends_with_the_same_bits(
     ragged: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recipe = small(ragged, class_weights="balanced")
-    fit.train(recipe, tmp_path / "straight")
+    train(recipe, tmp_path / "straight")
     stops = [StopAt(1, killed=False), StopAt(3, killed=True), StopAt(4, killed=False)]
     train_with_stops(recipe, tmp_path / "stopped", stops, 0.0)
     same(tmp_path / "stopped", tmp_path / "straight")
@@ -263,9 +263,9 @@ def test_stopped_and_gone_on_it_ends_with_the_same_bits(
 
 def test_members_together_are_members_alone(ragged: Path, tmp_path: Path) -> None:
     recipe = replace(small(ragged), hardware=Hardware(accelerator="cpu", precision="64-true"))
-    together = fit.train(recipe, tmp_path / "together")
+    together = train(recipe, tmp_path / "together")
     for index in range(2):
-        alone = fit.train(replace(recipe, seeds=(index,)), tmp_path / f"alone-{index}")
+        alone = train(replace(recipe, seeds=(index,)), tmp_path / f"alone-{index}")
         assert alone["best_validation"][0] == together["best_validation"][index]
         assert alone["depth"][0] == pytest.approx(together["depth"][index], rel=1e-9)
 

@@ -7,7 +7,8 @@ import math
 
 from rich.console import Console
 
-from eirehn.training.progress import Display, Event
+from eirehn.cli.display import Display
+from eirehn.training.callbacks import Event
 
 
 def shown(**figures: float) -> str:

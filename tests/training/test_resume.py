@@ -14,11 +14,12 @@ from helpers.quick import quick
 from helpers.resume import StopAt, same, train_with_stops
 from helpers.small import small, with_network
 
-import eirehn.training.fit as fit
 from eirehn import cli
 from eirehn.files import RunError, read_json
 from eirehn.training.callbacks import Saving, Stopped
-from eirehn.training.checkpoints import generator_states, set_generator_states
+from eirehn.training.checkpoint import generator_states, set_generator_states
+from eirehn.training.run import RunFolder
+from eirehn.training.trainer import make_trainer, train
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -53,37 +54,37 @@ def test_the_same_bits(
 ) -> None:
     # 4 batches an epoch, 3 epochs; dropout draws from torch's generator at every step.
     recipe = with_network(small(**OPTIONS[options]), input_dropout=0.2, hidden_dropout=0.2)
-    fit.train(recipe, tmp_path / "straight")
+    train(recipe, tmp_path / "straight")
     train_with_stops(recipe, tmp_path / "stopped", [StopAt(at, killed=k) for at, k in stops], every)
     same(tmp_path / "stopped", tmp_path / "straight")
 
 
 def test_the_same_bits_in_double_precision(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = small(precision="64-true", average=0.9)
-    fit.train(recipe, tmp_path / "straight")
+    train(recipe, tmp_path / "straight")
     train_with_stops(recipe, tmp_path / "stopped", [StopAt(6, killed=False)], 1e9)
     same(tmp_path / "stopped", tmp_path / "straight")
 
 
 def test_an_ended_run_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = fit.train(small(), tmp_path)
+    first = train(small(), tmp_path)
     monkeypatch.setattr(fit, "_train", None)
-    assert fit.train(small(), tmp_path) == read_json(tmp_path / "result.json")
-    assert first["values"] == fit.train(small(), tmp_path)["values"]
+    assert train(small(), tmp_path) == read_json(tmp_path / "result.json")
+    assert first["values"] == train(small(), tmp_path)["values"]
 
 
 def test_a_damaged_checkpoint_is_told_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = small()
-    made = fit.make_trainer
+    made = make_trainer
     stop = StopAt(6, killed=False)
     monkeypatch.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [stop, *calls]))
     with pytest.raises(Stopped):
-        fit.train(recipe, tmp_path)
+        train(recipe, tmp_path)
     content = (tmp_path / "last.ckpt").read_bytes()
     for damaged in (content[: len(content) // 2], b"", b"nonsense", _flipped(content)):
         (tmp_path / "last.ckpt").write_bytes(damaged)
         with pytest.raises(RunError, match=r"last.ckpt is damaged"):
-            fit.train(recipe, tmp_path)
+            train(recipe, tmp_path)
         assert (tmp_path / "last.ckpt").read_bytes() == damaged
 
 
@@ -114,9 +115,9 @@ class AskFirst(pl.Callback):
 def test_asked_before_it_begins(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    made = fit.make_trainer
+    made = make_trainer
     monkeypatch.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [AskFirst(), *calls]))
-    with fit.RunFolder(tmp_path / "run") as run:
+    with RunFolder(tmp_path / "run") as run:
         run.open(small())
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # also where tests run in the background
     try:
@@ -144,15 +145,15 @@ def test_another_number_of_gpus(there: int, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("meant", [True, False])
 def test_asked_twice(meant: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stops at once, without saving, unless that was one wish sent twice; and goes on later."""
-    made, ask = fit.make_trainer, AskTwice()
+    made, ask = make_trainer, AskTwice()
     monkeypatch.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [ask, *calls]))
     if meant:
         monkeypatch.setattr(Saving, "IMPATIENT", 0.0)
     with pytest.raises(Stopped):
-        fit.train(small(), tmp_path / "asked", save_seconds=1000.0)
+        train(small(), tmp_path / "asked", save_seconds=1000.0)
     assert ask.ended != meant
     assert (tmp_path / "asked" / "last.ckpt").exists() != meant
     monkeypatch.setattr(fit, "make_trainer", made)
-    fit.train(small(), tmp_path / "asked")
-    fit.train(small(), tmp_path / "straight")
+    train(small(), tmp_path / "asked")
+    train(small(), tmp_path / "straight")
     same(tmp_path / "asked", tmp_path / "straight")

@@ -17,17 +17,17 @@ import torch
 from helpers.small import DATA, Sums, small, with_data
 from rich.console import Console
 
+from eirehn.checks import UnstableTraining
 from eirehn.cli import main
+from eirehn.cli.display import Display
 from eirehn.files import read_json
 from eirehn.loading import read_values
 from eirehn.recipes import har
+from eirehn.training.callbacks import Event
 from eirehn.training.config import Recipe
 from eirehn.training.ensemble import Ensemble
-from eirehn.training.fit import make_task, train
-from eirehn.training.folder import RunFolder
-from eirehn.training.memory import Tensors, train_in_memory
-from eirehn.training.progress import Display, Event
-from eirehn.training.stability import UnstableTraining
+from eirehn.training.run import RunFolder
+from eirehn.training.trainer import Tensors, make_task, train, train_in_memory
 
 STEPS = 4  # an epoch of `small`
 BECAUSE = "because their gradients were not finite"

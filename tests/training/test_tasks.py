@@ -11,8 +11,8 @@ import torch
 
 from eirehn.models import LanguageModel, LanguageNetwork, SequenceModel, SequenceNetwork
 from eirehn.training.config import ClassifierOptimisation, LanguageOptimisation, Optimisation
-from eirehn.training.modules import Task
 from eirehn.training.optimizers import schedule as make_schedule
+from eirehn.training.task import Task
 from eirehn.training.tasks import Classification, LanguageModelling, Regression
 
 

@@ -11,11 +11,11 @@ from helpers.resume import StopAt, same, stopped, train_with_stops
 from helpers.small import Sums, small, with_data
 
 import eirehn
-import eirehn.training.fit as fit
 from eirehn.files import RunError
 from eirehn.loading import read_values
-from eirehn.training.checkpoints import KIND, MARK
+from eirehn.training.checkpoint import KIND, MARK
 from eirehn.training.config import DATA, Recipe
+from eirehn.training.trainer import make_task, train
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def recipe(monkeypatch: pytest.MonkeyPatch) -> Recipe:
 @pytest.mark.parametrize("average", [0.0, 0.9])
 def test_the_last_epoch_is_the_best(recipe: Recipe, average: float, tmp_path: Path) -> None:
     recipe = replace(recipe, optimisation=replace(recipe.optimisation, average=average))
-    result = fit.train(recipe, tmp_path)
+    result = train(recipe, tmp_path)
     best, last = (read_values(tmp_path / f"{name}.safetensors") for name in ("best", "last"))
     assert all(torch.equal(best[name], last[name]) for name in last)
     assert result["best_epoch"] == [4, 4]
@@ -36,14 +36,14 @@ def test_the_last_epoch_is_the_best(recipe: Recipe, average: float, tmp_path: Pa
 
 
 def test_it_goes_on_after_stops(recipe: Recipe, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fit.train(recipe, tmp_path / "whole")
+    train(recipe, tmp_path / "whole")
     stops = [StopAt(3, killed=False), StopAt(4, killed=False), StopAt(9, killed=True)]
     train_with_stops(recipe, tmp_path / "stopped", stops, 0.0)
     same(tmp_path / "stopped", tmp_path / "whole")
 
 
 def test_the_last_epoch_counts_also_where_it_is_worse(recipe: Recipe) -> None:
-    task = fit.make_task(recipe)
+    task = make_task(recipe)
     losses = torch.tensor([[1.0, 1.0], [2.0, torch.nan]], dtype=torch.float64)
     for epoch, loss in enumerate(losses):
         task.best.take(loss, epoch, task.ensemble)
@@ -54,15 +54,15 @@ def test_the_last_epoch_counts_also_where_it_is_worse(recipe: Recipe) -> None:
 @pytest.mark.parametrize("average", [0.0, 0.9])
 def test_training_is_that_of_a_run_with_validation(recipe: Recipe, average: float, tmp_path: Path) -> None:
     recipe = replace(recipe, optimisation=replace(recipe.optimisation, average=average))
-    fit.train(recipe, tmp_path / "without")
-    fit.train(replace(recipe, data=Sums(validation=30)), tmp_path / "with")
+    train(recipe, tmp_path / "without")
+    train(replace(recipe, data=Sums(validation=30)), tmp_path / "with")
     # The two draw their sequences in one, so those to train on are the same.
     ours, theirs = (read_values(tmp_path / name / "last.safetensors") for name in ("without", "with"))
     assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
 
 
 def test_the_member_loaded_is_the_one_with_the_least_training_loss(recipe: Recipe, tmp_path: Path) -> None:
-    fit.train(recipe, tmp_path)
+    train(recipe, tmp_path)
     lines = [line.split(",") for line in (tmp_path / "metrics.csv").read_text().splitlines()]
     column = lines[0].index("train_loss")
     losses = {int(line[1]): float(line[column]) for line in lines[1:] if line[0] == "4"}
@@ -84,4 +84,4 @@ def test_a_checkpoint_of_another_version(recipe: Recipe, tmp_path: Path) -> None
     content = (tmp_path / "last.ckpt").read_bytes()
     (tmp_path / "last.ckpt").write_bytes(content.replace(MARK, KIND + b"1\n", 1))
     with pytest.raises(RunError, match="another version"):
-        fit.train(recipe, tmp_path)
+        train(recipe, tmp_path)

@@ -90,7 +90,7 @@ def check_can_be_written(flag: str, path: Path | None) -> None:
 
 def check_apart(flag: str, path: Path | None, *runs: Path) -> None:
     """That what is written there takes the place of nothing that these runs consist of."""
-    from ..training.folder import RunFolder
+    from ..training.run import RunFolder
 
     for run in runs:
         if path is not None and RunFolder(run).consists_of(path):

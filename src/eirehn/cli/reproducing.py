@@ -47,8 +47,8 @@ def reproduce(given: list[str]) -> int:
     from ..experiments import Cut, experiments
     from ..experiments.reproduce import reproduce as carry_out
     from ..report.table import markdown_table
-    from ..training.progress import Display, seeds_in_words
-    from ..training.stability import stopped_seeds
+    from ..training.callbacks import seeds_in_words, stopped_seeds
+    from .display import Display
 
     known = experiments()
     if asked.name not in known:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from .common import as_command, check_apart, check_can_be_written, make_parser, parse
 
 if TYPE_CHECKING:
-    from ..training.evaluation import Calibrated, Figures
+    from ..training.evaluate import Calibrated, Figures
 
 
 def evaluate(given: list[str]) -> None:
@@ -31,11 +31,11 @@ def evaluate(given: list[str]) -> None:
     check_can_be_written("--results", asked.results)
     check_apart("--results", asked.results, *asked.runs)
     from ..files import write_json
-    from ..training.evaluation import calibrate, evaluate_together
-    from ..training.evaluation import evaluate as measure
-    from ..training.folder import RunFolder
+    from ..training.callbacks import stopped_seeds
+    from ..training.evaluate import calibrate, evaluate_together
+    from ..training.evaluate import evaluate as measure
     from ..training.provenance import provenance
-    from ..training.stability import stopped_seeds
+    from ..training.run import RunFolder
 
     _check_runs(asked)
     options = {name: asked[name] for name in ("split", "which", "max_depth", "batch", "device")}
@@ -67,7 +67,7 @@ def evaluate(given: list[str]) -> None:
 
 def _check_runs(asked: Any) -> None:
     """What cannot be is told before anything is read for long."""
-    from ..training.evaluation import check_of_text, check_together, check_trained
+    from ..training.evaluate import check_of_text, check_together, check_trained
 
     for run in asked.runs:
         check_trained(run, asked.which)
@@ -92,7 +92,7 @@ def _tell(figures: Figures) -> float:
 def _tell_calibrated(better: Calibrated, *, own: bool, besides: bool) -> None:
     """`own` where the temperatures are of the very text that they are tried on; `besides` where models have some of
     their own."""
-    from ..training.evaluation import TEMPERATURES
+    from ..training.evaluate import TEMPERATURES
 
     for seed, value, temperature in zip(better.seeds, better.values, better.temperatures, strict=True):
         at_end = any(math.isclose(temperature, end, rel_tol=1e-6) for end in TEMPERATURES)

@@ -67,8 +67,8 @@ def train(given: list[str]) -> int:
 def _resume(given: list[str]) -> int:
     """Resumes a run, also one that has ended with more epochs, where its learning rate does not depend on their
     number."""
-    from ..training.fit import with_more_epochs
-    from ..training.folder import RunFolder
+    from ..training.run import RunFolder
+    from ..training.trainer import with_more_epochs
 
     parser = make_parser("train", _resume)
     parser.add_argument("--resume", type=Path, required=True, help="folder of the run")
@@ -87,10 +87,10 @@ def _tell_of_reading(recipe: Recipe) -> None:
 
 
 def _train(recipe: Recipe, folder: Path) -> int:
-    from ..training.fit import first_process
-    from ..training.fit import train as carry_out
-    from ..training.progress import Display
-    from ..training.stability import stopped_seeds
+    from ..training.callbacks import stopped_seeds
+    from ..training.run import first_process
+    from ..training.trainer import train as carry_out
+    from .display import Display
 
     with Display(console()) as display:
         result = going_on(lambda: carry_out(recipe, folder, tell=display))
@@ -201,7 +201,7 @@ def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def _print_result(seeds: Sequence[int], result: dict[str, Any]) -> None:
-    from ..training.stability import stopped_seeds
+    from ..training.callbacks import stopped_seeds
 
     stopped = stopped_seeds(seeds, result)
     for seed, value, epoch, depth in zip(

@@ -13,7 +13,7 @@ from torch import Tensor
 from ..data.dataset import Split
 from ..models import FIXED, Network, SequenceModel, SequenceNetwork
 from ..report.classification import ClassDepth, Confusion, Window
-from ..training.batches import Parts
+from ..training.loaders import Parts
 from .results import spread
 from .trained import Trained, early_curve, histogram, largest_of_each, learning_curve, priced_family, savings
 

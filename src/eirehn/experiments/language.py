@@ -22,7 +22,7 @@ from ..models import ELASTIC, LanguageModel
 from ..report.content import Curve, EarlyCurve
 from ..report.language import Passage, TableRow, WordGroups
 from ..report.numbers import count
-from ..training.columns import Windows
+from ..training.loaders import Windows
 from .results import depth_row, paper_result, published
 from .trained import Trained, early_curve, histogram, learning_curve
 

@@ -26,14 +26,13 @@ import joblib  # type: ignore[import-untyped]  # it has no types
 import pytorch_lightning as pl
 import torch
 
+from ..checks import UnstableTraining
 from ..files import RunError
-from ..training.callbacks import Saving, Stopped
+from ..training.callbacks import Event, Saving, Stopped
 from ..training.config import Recipe
-from ..training.fit import train
-from ..training.folder import RunFolder
-from ..training.progress import Event
 from ..training.provenance import cores
-from ..training.stability import UnstableTraining
+from ..training.run import RunFolder
+from ..training.trainer import train
 
 POLL = 0.2  # seconds between two looks at a file
 

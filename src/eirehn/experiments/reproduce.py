@@ -13,10 +13,10 @@ from ..files import write_json
 from ..report.content import Report
 from ..report.html import write_report
 from ..report.metric import metric_of
+from ..training.callbacks import Event
 from ..training.config import Recipe
-from ..training.folder import RunFolder
-from ..training.progress import Event
 from ..training.provenance import provenance
+from ..training.run import RunFolder
 from . import FULL, Cut, Experiment, classification, language, synthetic
 from .parallel import train_all
 from .results import row

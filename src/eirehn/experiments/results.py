@@ -16,8 +16,8 @@ import numpy as np
 from ..data.har import HarData
 from ..models import SHALLOW, LanguageNetwork
 from ..recipes import find, har
+from ..training.callbacks import stopped_seeds
 from ..training.config import Hardware, Recipe
-from ..training.stability import stopped_seeds
 
 
 def spread(values: Sequence[float]) -> float | None:

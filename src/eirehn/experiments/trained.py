@@ -19,7 +19,7 @@ from ..loading import load
 from ..models import ELASTIC, FIXED
 from ..report.content import Curve, DepthHistogram, EarlyCurve, Saving
 from ..training.config import Recipe
-from ..training.folder import RunFolder
+from ..training.run import RunFolder
 from .results import label, spread
 
 

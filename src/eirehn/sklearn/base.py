@@ -169,7 +169,7 @@ class ElasticEstimator(BaseEstimator):
         )
 
     def _train(self, data: Any, scaling: Scaling) -> list[SequenceModel]:
-        from ..training.memory import train_in_memory
+        from ..training.trainer import train_in_memory
 
         with _display(boolean("verbose", bool(self.verbose))) as tell:
             patience = whole("patience", self.patience) if self.early_stopping else None
@@ -265,6 +265,6 @@ def _display(verbose: bool) -> AbstractContextManager[Callable[..., None] | None
         return nullcontext()
     from rich.console import Console
 
-    from ..training.progress import Display
+    from ..cli.display import Display
 
     return Display(Console(stderr=True))

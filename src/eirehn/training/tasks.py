@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 from ..ops.entropy import cross_entropies
 from .config import ClassifierOptimisation, LanguageOptimisation
 from .ensemble import Model
-from .modules import Task
+from .task import Task
 
 TEMPERATURE_BOUNDS = (0.1, 10.0)
 """Of a calibrated model."""

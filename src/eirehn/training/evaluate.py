@@ -17,9 +17,10 @@ from ..data.vocabulary import Vocabulary
 from ..files import RunError, read_json
 from ..loading import KEPT, check_values, read_values
 from .config import Recipe
-from .fit import final_parts, make_task, precision
-from .folder import RunFolder
-from .modules import Task
+from .loaders import final_parts
+from .run import RunFolder
+from .task import Task
+from .trainer import make_task, precision
 
 TEMPERATURES = (0.6, 1.6)
 """Where `calibrate` looks."""

@@ -1,4 +1,4 @@
-"""The state of a training, on disk: written whole or not at all, read without pickle."""
+"""The state of a training on disk: written whole or not at all, read without pickle."""
 
 from __future__ import annotations
 

@@ -1,16 +1,21 @@
-"""The folder of a run: whose it is, what is in it, and that one process at a time writes to it."""
+"""The run folder: whose it is, what is in it, and that one process at a time writes to it."""
 
 from __future__ import annotations
 
 import os
 import time
+from dataclasses import asdict
 from fnmatch import fnmatch
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any
 
-from ..files import RunError, lock, read_json, write_json
+from safetensors.torch import save
+
+from ..data.text import LanguageData
+from ..files import RunError, lock, read_json, replacing, write_json
 from .config import Recipe
+from .task import Task
 
 OWN = (
     "recipe.json",
@@ -141,3 +146,47 @@ class RunFolder:
 def _is_left(path: Path) -> bool:
     """Whether it is what a process killed while it wrote has left, or one at work is writing."""
     return any(fnmatch(path.name, f".{name}.*.tmp") for name in OWN)
+
+
+def asks_once(data: Any) -> bool:
+    """Whether there is one target for each sequence, and not one for each of its steps."""
+    return bool(getattr(data, "last", data.task == "classification"))
+
+
+def export(task: Task, recipe: Recipe, folder: Path) -> None:
+    """Writes the models as `eirehn.load` reads them."""
+    for name, values in (("best", task.best.values), ("last", task.last_values())):
+        with replacing(folder / f"{name}.safetensors") as file:
+            file.write(save({key: value.detach().cpu().contiguous() for key, value in values.items()}))
+    data = recipe.data
+    description = {
+        "network": asdict(recipe.network),
+        **_sizes(task, data),
+        "last": asks_once(data),
+        "task": data.task,
+        "seeds": list(recipe.seeds),
+        "best_score": task.best.score.tolist(),  # lower is better
+    }
+    scaling = getattr(data, "scaling", None)
+    if scaling is not None:
+        description["scaling"] = asdict(scaling)
+        description["classes"] = list(data.classes)  # type: ignore[attr-defined]  # what has scaling has classes
+    if isinstance(data, LanguageData):
+        keep_vocabulary(data, folder)
+    write_json(folder / "model.json", description)
+
+
+def keep_vocabulary(data: LanguageData, folder: Path) -> None:
+    if not (folder / "vocabulary.json").exists():
+        data.vocabulary().save(folder / "vocabulary.json")
+
+
+def _sizes(task: Task, data: Any) -> dict[str, int]:
+    """Of inputs and outputs; of a language model its own, since its texts may have changed while it was trained."""
+    known = len(task.ensemble.values()["bias"][0]) if data.task == "language" else None
+    return {"input_size": known or data.input_size, "output_size": known or data.output_size}
+
+
+def first_process() -> bool:
+    """Whether this is the process that writes, also before Lightning has set up the others."""
+    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "NODE_RANK"))

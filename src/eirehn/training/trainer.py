@@ -1,4 +1,4 @@
-"""A recipe carried out: from data to models and figures in a run folder, from wherever it was left."""
+"""A recipe carried out: from data to models and results, in a run folder or in memory."""
 
 from __future__ import annotations
 
@@ -11,33 +11,29 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, cast
 
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.loggers import Logger
-from safetensors.torch import save
 
-from ..data.dataset import Split, Splits
+from ..data.dataset import Splits
 from ..data.text import LanguageData
 from ..data.vocabulary import Vocabulary
-from ..files import RunError, read_json, replacing, write_json
+from ..files import RunError, read_json, write_json
 from ..loading import best_member, read_values
 from ..models import LanguageModel, LanguageNetwork, SequenceModel
-from .batches import Batches, Parts
-from .callbacks import History, Saving
-from .checkpoints import WholeFiles, seeded
-from .columns import Columns, Windows
-from .config import LanguageOptimisation, Recipe
+from .callbacks import Event, History, Saving, Telling, Watch
+from .checkpoint import WholeFiles, seeded
+from .config import Recipe
 from .ensemble import Model
-from .folder import LOGS, RunFolder
-from .modules import Task
-from .progress import Event, Telling
+from .loaders import Columns, Data, final_parts
 from .provenance import provenance
-from .stability import Watch
+from .run import LOGS, RunFolder, asks_once, export, first_process, keep_vocabulary
+from .task import Task
 from .tasks import Classification, LanguageModelling, Regression
 
 TASKS: dict[str, type[Task]] = {
@@ -84,7 +80,7 @@ def _train(
     if recipe.hardware.precision == "64-true":
         task.double()  # now, since Lightning does it after it has read a state, which would then be rounded
     if isinstance(recipe.data, LanguageData) and first_process():
-        _keep_vocabulary(recipe.data, run.path)
+        keep_vocabulary(recipe.data, run.path)
     history = History(run.metrics, recipe.seeds)
     saving = Saving(run.checkpoint, seconds=save_seconds, on_save=lambda task: export(task, recipe, run.path))
     with quiet(), seeded(recipe.seeds[0]):
@@ -212,76 +208,6 @@ def make_model(recipe: Recipe) -> Model:
     return SequenceModel(recipe.network, data.input_size, data.output_size, last=asks_once(data))
 
 
-def asks_once(data: Any) -> bool:
-    """Whether there is one target for each sequence, and not one for each of its steps."""
-    return bool(getattr(data, "last", data.task == "classification"))
-
-
-class Data(pl.LightningDataModule):
-    """The splits, on the device once and for all: a batch is then a gather there. Only a text that would take much
-    of its memory stays in its file, and goes there batch by batch."""
-
-    most_bytes = 1 << 30
-
-    def __init__(self, recipe: Recipe, splits: Splits) -> None:
-        super().__init__()
-        self.recipe, self.splits = recipe, splits
-
-    def setup(self, stage: str) -> None:
-        assert self.trainer is not None
-        if self.trainer.world_size > self.recipe.optimisation.batch_size:
-            raise ValueError(
-                f"batch_size must be at least the number of processes, {self.trainer.world_size}, "
-                f"got {self.recipe.optimisation.batch_size}"
-            )
-        found = self.splits.validation.x.shape[1 if self.recipe.data.task == "language" else 0]
-        if self.trainer.world_size > found > 0:
-            raise ValueError(f"there must be a validation sequence for each of {self.trainer.world_size} processes")
-
-    def train_dataloader(self) -> Batches | Columns:
-        rank, world = self._process()
-        return training_batches(self.recipe, self._placed(self.splits.train), rank=rank, world=world)
-
-    def val_dataloader(self) -> Parts | Windows:
-        whole, (rank, world) = self._placed(self.splits.validation), self._process()
-        if isinstance(self.recipe.data, LanguageData):
-            tokens = most_tokens(self.recipe, whole.x.device)
-            return Windows(whole, self.recipe.optimisation.batch_size, rank=rank, world=world, tokens=tokens)
-        return Parts(whole.map(lambda each: each[rank::world]))
-
-    def _process(self) -> tuple[int, int]:
-        """Which process this is, and of how many."""
-        assert self.trainer is not None
-        return self.trainer.global_rank, self.trainer.world_size
-
-    def _placed(self, split: Split) -> Split:
-        assert self.trainer is not None
-        device = self.trainer.strategy.root_device
-        if isinstance(self.recipe.data, LanguageData) and split.x.nbytes > self.most_bytes:
-            return split
-        return split.map(lambda each: each.to(device))
-
-
-def training_batches(recipe: Recipe, train: Split, *, rank: int = 0, world: int = 1) -> Batches | Columns:
-    """One pass over the training data."""
-    data, seeds, batch_size = recipe.data, recipe.seeds, recipe.optimisation.batch_size
-    if isinstance(data, LanguageData):
-        assert isinstance(recipe.optimisation, LanguageOptimisation)
-        begins = seeds if recipe.optimisation.shift else None
-        return Columns(train, batch_size, data.steps, len(seeds), rank=rank, world=world, seeds=begins)
-    tensors = [each for each in train if each is not None]
-    return Batches(tensors, batch_size, seeds, augment=data.augment, rank=rank, world=world)
-
-
-def most_tokens(recipe: Recipe, device: torch.device) -> int:
-    """To validate at once: a GPU is done with few sooner than it is told of the next. What is told of each, and
-    what the network makes of it, takes some hundred megabytes; what a pointer looks at grows with their square."""
-    if device.type != "cuda" or bool(getattr(recipe.network, "pointer", False)):
-        return Windows.size
-    wide = max(recipe.data.output_size, 8 * recipe.network.hidden_size)
-    return max(Windows.size, min(4096, 2**25 // (len(recipe.seeds) * wide)))
-
-
 def make_trainer(recipe: Recipe, folder: Path | None, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
     """Writes its logs to `folder`, or none."""
     hardware = recipe.hardware
@@ -321,49 +247,6 @@ def _loggers(folder: Path) -> list[Logger]:
     return [TensorBoardLogger(folder, name=LOGS, version="", default_hp_metric=False)]
 
 
-def export(task: Task, recipe: Recipe, folder: Path) -> None:
-    """Writes the models as `eirehn.load` reads them."""
-    for name, values in (("best", task.best.values), ("last", task.last_values())):
-        with replacing(folder / f"{name}.safetensors") as file:
-            file.write(save({key: value.detach().cpu().contiguous() for key, value in values.items()}))
-    data = recipe.data
-    description = {
-        "network": asdict(recipe.network),
-        **_sizes(task, data),
-        "last": asks_once(data),
-        "task": data.task,
-        "seeds": list(recipe.seeds),
-        "best_score": task.best.score.tolist(),  # lower is better
-    }
-    scaling = getattr(data, "scaling", None)
-    if scaling is not None:
-        description["scaling"] = asdict(scaling)
-        description["classes"] = list(data.classes)  # type: ignore[attr-defined]  # what has scaling has classes
-    if isinstance(data, LanguageData):
-        _keep_vocabulary(data, folder)
-    write_json(folder / "model.json", description)
-
-
-def _keep_vocabulary(data: LanguageData, folder: Path) -> None:
-    if not (folder / "vocabulary.json").exists():
-        data.vocabulary().save(folder / "vocabulary.json")
-
-
-def _sizes(task: Task, data: Any) -> dict[str, int]:
-    """Of inputs and outputs; of a language model its own, since its texts may have changed while it was trained."""
-    known = len(task.ensemble.values()["bias"][0]) if data.task == "language" else None
-    return {"input_size": known or data.input_size, "output_size": known or data.output_size}
-
-
-def final_parts(recipe: Recipe, split: Split, batch: int | None = None) -> Parts | Windows:
-    """All of a split, for figures to report: a text is one column, unless another `batch` is asked for."""
-    if isinstance(recipe.data, LanguageData):
-        return Windows(split, 1 if batch is None else batch)
-    if batch is not None:
-        raise ValueError("batch says in how many columns to read a text; these data are none")
-    return Parts(split)
-
-
 def precision(recipe: Recipe, device: torch.device) -> torch.autocast:
     """Figures are computed with the products of the training on a GPU, and with exact ones elsewhere."""
     mixed = recipe.hardware.precision == "bf16-mixed" and device.type == "cuda"
@@ -390,11 +273,6 @@ def summary(task: Task, recipe: Recipe, splits: Splits, seconds: float) -> dict[
     }
 
 
-def first_process() -> bool:
-    """Whether this is the process that writes, also before Lightning has set up the others."""
-    return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "NODE_RANK"))
-
-
 @contextmanager
 def quiet() -> Iterator[None]:
     """Without Lightning's talk of what it found and its advice on data loaders."""
@@ -410,3 +288,78 @@ def quiet() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
+
+
+ONE_AT_A_TIME = threading.Lock()
+"""torch's generators, which initial values and dropout draw from, are shared by all threads of a process."""
+
+
+@dataclass(frozen=True, eq=False)
+class Tensors:
+    """Data that is in memory, for a recipe that goes to no file."""
+
+    splits: Splits
+    task: str
+    output_size: int
+    last: bool = True
+    weights: Sequence[float] | None = None
+
+    kind: ClassVar[str] = "tensors"
+    augment = None
+
+    @property
+    def input_size(self) -> int:
+        return self.splits.train.x.size(-1)
+
+    def load(self) -> Splits:
+        return self.splits
+
+    def smaller(self, train: int) -> Tensors:
+        raise ValueError("data in memory are trained on as a whole")
+
+
+class Patience(pl.Callback):
+    """Ends a training when no member has been better for so many epochs, the learning rate's rise not counted."""
+
+    def __init__(self, epochs: int, rise: int) -> None:
+        self.epochs, self.rise = epochs, rise
+
+    def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
+        assert isinstance(task, Task)
+        if trainer.current_epoch - max(self.rise, int(task.best.epoch.max())) >= self.epochs:
+            trainer.should_stop = True
+
+
+def train_in_memory(
+    recipe: Recipe, *, patience: int | None = None, tell: Callable[[Event], None] | None = None
+) -> list[SequenceModel]:
+    """The members of `recipe` trained on its data, each with the values of its best epoch on validation data, or of
+    its last where there are none. Of several threads each waits for the one before."""
+    with ONE_AT_A_TIME:
+        return _train_in_memory(recipe, patience, tell)
+
+
+def _train_in_memory(
+    recipe: Recipe, patience: int | None, tell: Callable[[Event], None] | None
+) -> list[SequenceModel]:
+    task = make_task(recipe)
+    rise = int(recipe.optimisation.warmup * recipe.optimisation.epochs)
+    callbacks: list[pl.Callback] = [Watch(recipe)]
+    if patience is not None:
+        callbacks.append(Patience(patience, rise))
+    if tell is not None:
+        callbacks.append(Telling(recipe, tell))
+    with quiet(), seeded(recipe.seeds[0]):
+        trainer = make_trainer(recipe, None, callbacks)
+        interruptible(trainer, task, Data(recipe, recipe.data.load()))
+    if diverged := [seed for seed, epoch in zip(recipe.seeds, task.best.epoch.tolist(), strict=True) if epoch < 0]:
+        raise ValueError(f"the training diverged (seeds {diverged}): choose a smaller learning rate")
+    if not all(value.isfinite().all() for value in task.best.values.values()):
+        raise ValueError("the training diverged: choose a smaller learning rate")
+    task.ensemble.load(task.best.values)
+    members = [cast(SequenceModel, task.ensemble.member(index).cpu().eval()) for index in range(task.ensemble.size)]
+    x, _, lengths = recipe.data.load().train.map(lambda each: each[:16])
+    with torch.no_grad():
+        if not all(member.run(x, lengths=lengths).prediction.isfinite().all() for member in members):
+            raise ValueError("the training diverged, predictions are not finite: choose a smaller learning rate")
+    return members

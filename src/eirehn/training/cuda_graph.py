@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_flatten, tree_unflatten
 from .soap import FullSOAP
 
 if TYPE_CHECKING:
-    from .modules import Task
+    from .task import Task
 
 
 class Recorded(NamedTuple):

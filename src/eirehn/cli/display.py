@@ -1,79 +1,15 @@
-"""How far trainings are: bars in a terminal, a line now and then elsewhere."""
+"""The progress of trainings: bars in a terminal, a line now and then elsewhere."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
 
-import pytorch_lightning as pl
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from .config import Recipe
-from .modules import Task
-
-
-@dataclass(frozen=True)
-class Event:
-    """Where one run stands."""
-
-    run: str
-    step: int
-    steps: int
-    epoch: int
-    epochs: int
-    figures: dict[str, float]
-    """Means over the seeds that still learn, at the end of the last epoch."""
-    stopped: tuple[int, ...] = ()
-    """The seeds whose training has stopped."""
-    ended: bool = False
-    """Whether the training ends before its last epoch."""
-
-
-class Telling(pl.Callback):
-    """Tells of the end of every epoch, and of steps now and then."""
-
-    def __init__(self, recipe: Recipe, tell: Callable[[Event], None]) -> None:
-        self.run, self.seeds, self.tell = recipe.name, recipe.seeds, tell
-        self._figures: dict[str, float] = {}
-        self._stopped: tuple[int, ...] = ()
-        self._told = 0.0
-
-    def on_train_start(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
-        self._tell(trainer, trainer.current_epoch)
-
-    def on_train_batch_end(self, trainer: pl.Trainer, task: pl.LightningModule, *_: Any) -> None:
-        if time.monotonic() - self._told > 0.3:
-            self._tell(trainer, trainer.current_epoch)
-
-    def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
-        assert isinstance(task, Task)
-        learning = task.stopped < 0
-        self._figures = {name: values.cpu()[learning].nanmean().item() for name, values in task.latest.items()}
-        self._stopped = tuple(seed for seed, alive in zip(self.seeds, learning, strict=True) if not alive)
-        self._tell(trainer, trainer.current_epoch + 1)
-
-    def _tell(self, trainer: pl.Trainer, epoch: int) -> None:
-        self._told = time.monotonic()
-        if trainer.is_global_zero:
-            epochs = trainer.max_epochs or 1
-            steps = int(epochs * trainer.num_training_batches)
-            self.tell(
-                Event(
-                    self.run,
-                    trainer.global_step,
-                    steps,
-                    epoch,
-                    epochs,
-                    self._figures,
-                    self._stopped,
-                    trainer.should_stop,
-                )
-            )
+from ..training.callbacks import Event, seeds_in_words
 
 
 class Display:
@@ -144,7 +80,3 @@ def _text(event: Event) -> str:
     if event.stopped:
         words.append(f"stopped: {seeds_in_words(event.stopped)}")
     return "  ".join(words)
-
-
-def seeds_in_words(seeds: Sequence[int]) -> str:
-    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"

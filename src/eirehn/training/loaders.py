@@ -1,0 +1,272 @@
+"""Batches of sequences and of text: their order is a function of seed and epoch alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from ..data.dataset import Augment, Split, Splits
+from ..data.text import LanguageData
+from .config import LanguageOptimisation, Recipe
+
+
+class Parts:
+    """A split in order, in parts small enough to evaluate at once."""
+
+    size = 500
+
+    def __init__(self, split: Split) -> None:
+        self.split = split
+
+    def __len__(self) -> int:
+        return -(-len(self.split.x) // self.size)
+
+    def __iter__(self) -> Iterator[Split]:
+        for first in range(0, len(self.split.x), self.size):
+            part = slice(first, first + self.size)
+            yield self.split.map(lambda each, part=part: each[part])  # type: ignore[misc]
+
+
+class Batches:
+    """One pass over `tensors`, (N, …) each, in batches with a leading ensemble axis, (M, B, …).
+
+    The order of an epoch depends on the seed and the epoch's number and on nothing that happened before, so a run
+    can go on from any batch. With several processes each takes every `world`-th sequence of every batch, and
+    `share` says what part of the batch that is.
+    """
+
+    def __init__(
+        self,
+        tensors: Sequence[Tensor],
+        batch_size: int,
+        seeds: Sequence[int],
+        *,
+        augment: Augment | None = None,
+        rank: int = 0,
+        world: int = 1,
+    ) -> None:
+        self.tensors = tuple(tensors)
+        self.augment = augment
+        self.batch_size, self.seeds = batch_size, tuple(seeds)
+        self.rank, self.world = rank, world
+        self.epoch = 0
+        self._position = 0
+
+    def __len__(self) -> int:
+        return -(-len(self.tensors[0]) // self.batch_size)
+
+    @property
+    def sampler(self) -> Batches:
+        """Where Lightning looks for set_epoch."""
+        return self
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        first = self._position % len(self)  # a finished epoch is followed by a new one
+        order = self._order()  # (M, N)
+        for number in range(first, len(self)):
+            self._position = number + 1
+            rows = order[:, number * self.batch_size : (number + 1) * self.batch_size]  # (M, B)
+            whole = self._batch(rows, number)
+            own = slice(self.rank, None, self.world)
+            count = len(range(*own.indices(rows.size(1))))
+            if not count:  # fewer sequences than processes: take part, but do not count
+                own = slice(0, 1)
+            yield *(part[:, own] for part in whole), count * self.world / rows.size(1)
+        self._position = 0
+
+    def _batch(self, rows: Tensor, number: int) -> tuple[Tensor, ...]:
+        """The sequences of `rows` (M, B), each member's changed by draws of its own."""
+        batch = tuple(tensor[rows] for tensor in self.tensors)
+        if self.augment is None:
+            return batch
+        return self.augment(batch, [np.random.default_rng([seed, self.epoch, number]) for seed in self.seeds])
+
+    def _order(self) -> Tensor:
+        count = len(self.tensors[0])
+        orders = [np.random.default_rng([seed, self.epoch]).permutation(count) for seed in self.seeds]
+        return torch.from_numpy(np.stack(orders)).to(self.tensors[0].device)
+
+    def state_dict(self) -> dict[str, int]:
+        return {"position": self._position}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._position = state["position"]
+
+
+class Columns:
+    """One pass over a text (1, N), cut into `batch_size` columns of one length, `steps` of each a batch, (M, B, T).
+
+    What is left over at the end is not read, so that every batch has one shape. With several processes each takes
+    every `world`-th column, and `share` says what part of a batch that is. The position is all there is to go on
+    from.
+
+    With `seeds`, one a member, each epoch begins at a place of its own, drawn by seed and epoch, and the text is a
+    ring: other words stand side by side, begin a batch, and are left over.
+    """
+
+    def __init__(
+        self,
+        text: Split,
+        batch_size: int,
+        steps: int,
+        members: int = 1,
+        *,
+        rank: int = 0,
+        world: int = 1,
+        seeds: Sequence[int] | None = None,
+    ) -> None:
+        self.text, self.batch_size, self.steps, self.members, self.seeds = text, batch_size, steps, members, seeds
+        self.length = text.x.size(1) // batch_size
+        if len(self) < 1:
+            raise ValueError(
+                f"the text to train on is too short for batch_size {batch_size} and steps {steps}: it has "
+                f"{text.x.size(1) + 1} tokens, and {batch_size * steps + 1} are needed"
+            )
+        self.rows = torch.arange(batch_size, device=text.x.device)[rank::world, None] * self.length  # (B, 1)
+        self.share = len(self.rows) * world / batch_size
+        self.epoch = 0
+        self._position = 0
+
+    def __len__(self) -> int:
+        return self.length // self.steps
+
+    @property
+    def sampler(self) -> Columns:
+        """Where Lightning looks for set_epoch."""
+        return self
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor, float]]:
+        first = self._position % len(self)  # a finished epoch is followed by a new one
+        tokens = self.text.x.size(1)
+        window = self._begins() + self.rows + torch.arange(self.steps, device=self.rows.device)  # (M or 1, B, T)
+        for number in range(first, len(self)):
+            self._position = number + 1
+            at = (window + number * self.steps) % tokens
+            x, target = (each[0][at].long() for each in (self.text.x, self.text.target))
+            yield x.expand(self.members, -1, -1), target.expand(self.members, -1, -1), self.share
+        self._position = 0
+
+    def _begins(self) -> Tensor:
+        """Of each member, (M, 1, 1), or of all of them."""
+        tokens = self.text.x.size(1)
+        drawn = [int(np.random.default_rng([seed, self.epoch]).integers(tokens)) for seed in self.seeds or ()]
+        return torch.tensor(drawn or [0], device=self.rows.device)[:, None, None]
+
+    def state_dict(self) -> dict[str, int]:
+        return {"position": self._position}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._position = state["position"]
+
+
+class Windows:
+    """A text (1, N) to be evaluated in `batch_size` columns, a window of so many `tokens` at a time; one column
+    reads all of it."""
+
+    size = 1024  # tokens of a window: what is told of each is as many numbers as there are words
+
+    def __init__(
+        self, text: Split, batch_size: int, *, rank: int = 0, world: int = 1, tokens: int | None = None
+    ) -> None:
+        x, target = columns(text, min(batch_size, text.x.size(1)))
+        self.x, self.target = x[rank::world], target[rank::world]
+        self.steps = max(1, (tokens or self.size) // batch_size)
+
+    def __len__(self) -> int:
+        return -(-self.x.size(1) // self.steps)
+
+    def __iter__(self) -> Iterator[Split]:
+        for x, target in zip(self.x.split(self.steps, 1), self.target.split(self.steps, 1), strict=True):
+            yield Split(x.long(), target.long())
+
+
+def columns(text: Split, count: int) -> tuple[Tensor, Tensor]:
+    """Inputs and targets, (B, L) each, views of the text."""
+    length = text.x.size(1) // count
+    x, target = (each[0, : count * length].view(count, length) for each in (text.x, text.target))
+    return x, target
+
+
+class Data(pl.LightningDataModule):
+    """The splits, on the device once and for all: a batch is then a gather there. Only a text that would take much
+    of its memory stays in its file, and goes there batch by batch."""
+
+    most_bytes = 1 << 30
+
+    def __init__(self, recipe: Recipe, splits: Splits) -> None:
+        super().__init__()
+        self.recipe, self.splits = recipe, splits
+
+    def setup(self, stage: str) -> None:
+        assert self.trainer is not None
+        if self.trainer.world_size > self.recipe.optimisation.batch_size:
+            raise ValueError(
+                f"batch_size must be at least the number of processes, {self.trainer.world_size}, "
+                f"got {self.recipe.optimisation.batch_size}"
+            )
+        found = self.splits.validation.x.shape[1 if self.recipe.data.task == "language" else 0]
+        if self.trainer.world_size > found > 0:
+            raise ValueError(f"there must be a validation sequence for each of {self.trainer.world_size} processes")
+
+    def train_dataloader(self) -> Batches | Columns:
+        rank, world = self._process()
+        return training_batches(self.recipe, self._placed(self.splits.train), rank=rank, world=world)
+
+    def val_dataloader(self) -> Parts | Windows:
+        whole, (rank, world) = self._placed(self.splits.validation), self._process()
+        if isinstance(self.recipe.data, LanguageData):
+            tokens = most_tokens(self.recipe, whole.x.device)
+            return Windows(whole, self.recipe.optimisation.batch_size, rank=rank, world=world, tokens=tokens)
+        return Parts(whole.map(lambda each: each[rank::world]))
+
+    def _process(self) -> tuple[int, int]:
+        """Which process this is, and of how many."""
+        assert self.trainer is not None
+        return self.trainer.global_rank, self.trainer.world_size
+
+    def _placed(self, split: Split) -> Split:
+        assert self.trainer is not None
+        device = self.trainer.strategy.root_device
+        if isinstance(self.recipe.data, LanguageData) and split.x.nbytes > self.most_bytes:
+            return split
+        return split.map(lambda each: each.to(device))
+
+
+def training_batches(recipe: Recipe, train: Split, *, rank: int = 0, world: int = 1) -> Batches | Columns:
+    """One pass over the training data."""
+    data, seeds, batch_size = recipe.data, recipe.seeds, recipe.optimisation.batch_size
+    if isinstance(data, LanguageData):
+        assert isinstance(recipe.optimisation, LanguageOptimisation)
+        begins = seeds if recipe.optimisation.shift else None
+        return Columns(train, batch_size, data.steps, len(seeds), rank=rank, world=world, seeds=begins)
+    tensors = [each for each in train if each is not None]
+    return Batches(tensors, batch_size, seeds, augment=data.augment, rank=rank, world=world)
+
+
+def most_tokens(recipe: Recipe, device: torch.device) -> int:
+    """To validate at once: a GPU is done with few sooner than it is told of the next. What is told of each, and
+    what the network makes of it, takes some hundred megabytes; what a pointer looks at grows with their square."""
+    if device.type != "cuda" or bool(getattr(recipe.network, "pointer", False)):
+        return Windows.size
+    wide = max(recipe.data.output_size, 8 * recipe.network.hidden_size)
+    return max(Windows.size, min(4096, 2**25 // (len(recipe.seeds) * wide)))
+
+
+def final_parts(recipe: Recipe, split: Split, batch: int | None = None) -> Parts | Windows:
+    """All of a split, for figures to report: a text is one column, unless another `batch` is asked for."""
+    if isinstance(recipe.data, LanguageData):
+        return Windows(split, 1 if batch is None else batch)
+    if batch is not None:
+        raise ValueError("batch says in how many columns to read a text; these data are none")
+    return Parts(split)
