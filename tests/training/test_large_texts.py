@@ -85,29 +85,27 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path) -> None:
         import pytest, torch
         from helpers.language import small_language_recipe
         from helpers.resume import StopAt
-        from eirehn.data.language import TextData
+        from eirehn.data.text import TextData
         from eirehn.models import LanguageNetwork
-        from eirehn.training import fit
         from eirehn.training.callbacks import Stopped
+        from eirehn.training.trainer import train
         from dataclasses import replace
 
         torch.set_num_threads(1)
-        folder, made = Path({str(tmp_path)!r}), make_trainer
+        folder = Path({str(tmp_path)!r})
 
-        def train(text, run, steps):
+        def run(text, name, steps):
             small = str(folder / "small.txt")
             recipe = small_language_recipe(TextData(10, None, str(folder / text), small, small), batch_size=4)
             recipe = replace(recipe, network=LanguageNetwork("RNN", 4))
             for stop in steps:
-                end = StopAt(stop, killed=False)
-                make_trainer = lambda recipe, path, calls: made(recipe, path, [end, *calls])
                 with pytest.raises(Stopped):
-                    train(recipe, folder / run)
+                    train(recipe, folder / name, callbacks=[StopAt(stop, killed=False)])
             return len(recipe.data.texts().train)
 
-        train("small.txt", "a", [10, 20])
+        run("small.txt", "a", [10, 20])
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        print(train("large.txt", "b", [20, 40]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+        print(run("large.txt", "b", [20, 40]), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
     """
     own = {"EIREHN_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": os.pathsep.join(sys.path)}
     done = subprocess.run(

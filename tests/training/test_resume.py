@@ -18,8 +18,7 @@ from eirehn import cli
 from eirehn.files import RunError, read_json
 from eirehn.training.callbacks import Saving, Stopped
 from eirehn.training.checkpoint import generator_states, set_generator_states
-from eirehn.training.run import RunFolder
-from eirehn.training.trainer import make_trainer, train
+from eirehn.training.trainer import train
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -66,20 +65,16 @@ def test_the_same_bits_in_double_precision(tmp_path: Path, monkeypatch: pytest.M
     same(tmp_path / "stopped", tmp_path / "straight")
 
 
-def test_an_ended_run_is_not_trained_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_ended_run_is_not_trained_again(tmp_path: Path) -> None:
     first = train(small(), tmp_path)
-    monkeypatch.setattr(fit, "_train", None)
-    assert train(small(), tmp_path) == read_json(tmp_path / "result.json")
-    assert first["values"] == train(small(), tmp_path)["values"]
+    again = train(small(), tmp_path, callbacks=[StopAt(1, killed=True)])  # which would end a training
+    assert again == read_json(tmp_path / "result.json")
+    assert first["values"] == again["values"]
 
 
 def test_a_damaged_checkpoint_is_told_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = small()
-    made = make_trainer
-    stop = StopAt(6, killed=False)
-    monkeypatch.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [stop, *calls]))
-    with pytest.raises(Stopped):
-        train(recipe, tmp_path)
+    stopped(recipe, tmp_path, 6)
     content = (tmp_path / "last.ckpt").read_bytes()
     for damaged in (content[: len(content) // 2], b"", b"nonsense", _flipped(content)):
         (tmp_path / "last.ckpt").write_bytes(damaged)
@@ -112,21 +107,14 @@ class AskFirst(pl.Callback):
         os.kill(os.getpid(), signal.SIGINT)
 
 
-def test_asked_before_it_begins(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    made = make_trainer
-    monkeypatch.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [AskFirst(), *calls]))
-    with RunFolder(tmp_path / "run") as run:
-        run.open(small())
+def test_asked_before_it_begins(tmp_path: Path) -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # also where tests run in the background
     try:
-        assert cli.main(["train", "--resume", str(tmp_path / "run")]) == 130
+        with pytest.raises(KeyboardInterrupt):
+            train(small(), tmp_path / "run", callbacks=[AskFirst()])
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)
-    assert "stopped; the same command goes on" in capsys.readouterr().err
-    monkeypatch.setattr(fit, "make_trainer", made)
     assert cli.main(["train", "--resume", str(tmp_path / "run")]) == 0
 
 
@@ -145,15 +133,13 @@ def test_another_number_of_gpus(there: int, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.parametrize("meant", [True, False])
 def test_asked_twice(meant: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It stops at once, without saving, unless that was one wish sent twice; and goes on later."""
-    made, ask = make_trainer, AskTwice()
-    monkeypatch.setattr(fit, "make_trainer", lambda recipe, path, calls: made(recipe, path, [ask, *calls]))
+    ask = AskTwice()
     if meant:
         monkeypatch.setattr(Saving, "IMPATIENT", 0.0)
     with pytest.raises(Stopped):
-        train(small(), tmp_path / "asked", save_seconds=1000.0)
+        train(small(), tmp_path / "asked", save_seconds=1000.0, callbacks=[ask])
     assert ask.ended != meant
     assert (tmp_path / "asked" / "last.ckpt").exists() != meant
-    monkeypatch.setattr(fit, "make_trainer", made)
     train(small(), tmp_path / "asked")
     train(small(), tmp_path / "straight")
     same(tmp_path / "asked", tmp_path / "straight")
