@@ -19,7 +19,7 @@ from eirehn.models import Network
 from eirehn.recipes import analysis, classified
 from eirehn.recipes.analysis import Trained
 from eirehn.recipes.results import row
-from eirehn.report.html import render
+from eirehn.report.page import render
 from eirehn.training.batches import Parts
 from eirehn.training.fit import train
 from eirehn.training.recipe import DATA, Recipe

@@ -23,7 +23,7 @@ from eirehn.recipes.analysis import Trained
 from eirehn.recipes.experiments import Experiment
 from eirehn.recipes.reproduce import report_on, reproduce
 from eirehn.recipes.results import row
-from eirehn.report.html import render
+from eirehn.report.page import render
 from eirehn.training.columns import Windows
 from eirehn.training.fit import train
 

@@ -46,7 +46,7 @@ def reproduce(given: list[str]) -> int:
         return 0
     from ..recipes.experiments import Cut, experiments
     from ..recipes.reproduce import reproduce as carry_out
-    from ..report.table import markdown_table
+    from ..report.tables import markdown_table
     from ..training.progress import Display, seeds_in_words
     from ..training.stability import stopped_seeds
 

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from ..data.splits import Split
 from ..models import ELASTIC, FIXED, Network, SequenceModel
-from ..report.classification import ClassDepth, Confusion, Window
-from ..report.content import DepthHistogram, EarlyCurve, Report, Saving
-from ..report.metric import METRICS
+from ..report.content import ClassDepth, Confusion, DepthHistogram, EarlyCurve, Report, Saving, Window
+from ..report.tables import METRICS
 from ..training.batches import Parts
 from ..training.recipe import Recipe
 from . import analysis

@@ -8,10 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..models import ELASTIC, FIXED
-from ..report.content import Curve, Report
-from ..report.language import TableRow
-from ..report.metric import METRICS
+from ..report.content import Curve, Report, TableRow
 from ..report.published import published
+from ..report.tables import METRICS
 from ..training.folder import RunFolder
 from ..training.recipe import Recipe
 from . import analysis, reading

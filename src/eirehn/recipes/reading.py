@@ -18,9 +18,8 @@ from torch.utils._pytree import tree_map
 from ..data.splits import Split
 from ..data.vocabulary import end_of_line
 from ..models import ELASTIC, LanguageModel
-from ..report.content import DepthHistogram, EarlyCurve
-from ..report.language import Passage, WordGroups
-from ..report.numbers import count
+from ..report.content import DepthHistogram, EarlyCurve, Passage, WordGroups
+from ..report.tables import count
 from ..training.columns import Windows
 from . import analysis
 from .analysis import Trained

@@ -10,7 +10,7 @@ from typing import Any
 from ..data.language import TextData
 from ..data.own import FileData
 from ..files import RunError, write_json
-from ..report.html import write_report
+from ..report.page import write_report
 from ..training.folder import RunFolder
 from ..training.progress import Event
 from ..training.provenance import provenance
