@@ -64,18 +64,14 @@ def test_browser_shows_the_page_without_complaint(browser, page_file, width, dar
     assert browser.evaluate(CONTRAST) >= 4.5
 
 
-def test_texts_of_a_figure_do_not_lie_on_each_other(browser, page_file):
+def test_schemes_differ_and_texts_do_not_overlap(browser, page_file):
+    ground = "getComputedStyle(document.body).backgroundColor"
+    browser.open(page_file, 1280, dark=True)
+    dark = browser.evaluate(ground)
     browser.open(page_file, 1280)
+    assert browser.evaluate(ground) != dark
     assert browser.evaluate(OVERLAPPING) == []
     assert browser.print_width(page_file, 718) <= 718  # A4 with Chromium's margins
-
-
-def test_dark_scheme(browser, page_file):
-    ground = "getComputedStyle(document.body).backgroundColor"
-    browser.open(page_file, 1280)
-    light = browser.evaluate(ground)
-    browser.open(page_file, 1280, dark=True)
-    assert browser.evaluate(ground) != light
 
 
 def test_browser_test_sees_faults(browser, tmp_path):

@@ -13,7 +13,6 @@ from eirehn.report.depth_figures import (
     families,
     histogram_panels,
     passage_scale,
-    penalty_text,
     rise,
     savings_panels,
     true_depth_panel,
@@ -71,10 +70,6 @@ def test_savings_are_drawn_against_cost_and_labelled(report):
         np.testing.assert_allclose(line.get_ydata(), [1e3 * s.mean for s in elastic])
         assert [text.get_text() for text in ax.texts][:5] == ["3·10⁻³", "10⁻³", "3·10⁻⁴", "10⁻⁴", "no penalty"]
         assert [text.get_text() for text in ax.texts][5:] == ["1", "2", "3", "4", "5", "6", "LSTM-20"]
-
-
-def test_penalties_are_short():
-    assert [penalty_text(value) for value in (0, 0.01, 1e-3, 3e-4)] == ["0", "0.01", "10⁻³", "3·10⁻⁴"]
 
 
 def test_example_has_its_depths_as_numbers(report):

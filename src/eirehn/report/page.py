@@ -34,7 +34,8 @@ def render(report: Report) -> str:
     try:
         environment = _environment()
     except ModuleNotFoundError as error:
-        raise ImportError(f"a report needs {error.name}: pip install 'eirehn[report]'") from error
+        missing = str(error.name).partition(".")[0]
+        raise ImportError(f"a report needs {missing}: pip install 'eirehn[report]'") from error
     with warnings.catch_warnings():
         # The browser draws the text, with fonts that have the letters matplotlib's lacks.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
