@@ -55,6 +55,13 @@ REPORT = {"title": "t", "summary": "s", "results": {}}
         (WordGroups, GROUPS, {"counts": [[1, 2], [3]]}, r"WordGroups.counts\[1\] must have one value"),
         (WordGroups, GROUPS, {"counts": [[1, 2], [0, 0]]}, r"WordGroups.counts\[1\] must count at least one word"),
         (Passage, PASSAGE, {"depth": [1, math.inf]}, "Passage.depth must be finite and at least zero, got inf"),
+        (
+            Passage,
+            PASSAGE,
+            {"chance": [None, math.nan]},
+            "Passage.chance must be finite and at least zero, got nan",
+        ),
+        (Window, WINDOW, {"probability": math.nan}, "Window.probability must be finite and at least zero, got nan"),
         (Report, REPORT, {"scale": 0}, "Report.scale must be finite and greater than zero, got 0"),
         (Report, REPORT, {"results": {"rows": [{}]}}, 'must have a "model"'),
     ],

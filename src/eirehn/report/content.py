@@ -230,6 +230,7 @@ class Window:
         _check_lengths(self, "", len(self.names), "signals")
         _check_rows("Window.signals", self.signals, len(self.names), "signals")
         _check_finite("Window.depth", self.depth)
+        _check_finite("Window.probability", [self.probability])
 
     @property
     def right(self) -> bool:
@@ -307,6 +308,7 @@ class Passage:
     def __post_init__(self) -> None:
         _check_lengths(self, "depth chance", len(self.tokens), "tokens")
         _check_finite("Passage.depth", self.depth)
+        _check_finite("Passage.chance", [chance for chance in self.chance if chance is not None])
 
 
 @dataclass(frozen=True)

@@ -173,7 +173,7 @@ def _draw_family(
     colour, marker = palette[members[0].label]
     x = array(cost(saving) for saving in members)
     y, std = (array(getattr(saving, name) for saving in members) * report.scale for name in ("mean", "std"))
-    ax.errorbar(x, y, np.nan_to_num(std), fmt="none", ecolor=colour, elinewidth=0.9, alpha=0.6)
+    ax.errorbar(x, y, np.nan_to_num(std, posinf=0.0), fmt="none", ecolor=colour, elinewidth=0.9, alpha=0.6)
     dash, width, face = ("solid", 1.8, colour) if elastic else (FIXED, 1.1, PAPER)
     ax.plot(x, y, color=colour, linestyle=dash, linewidth=width, zorder=3)
     ax.plot(x, y, marker, color=colour, markerfacecolor=face, markersize=6, markeredgewidth=1.4, zorder=4)
