@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -179,7 +180,9 @@ def _draw_family(
     ax.plot(x, y, marker, color=colour, markerfacecolor=face, markersize=6, markeredgewidth=1.4, zorder=4)
     # What is elastic is labelled on its better side, what is fixed on the other: the lines seldom cross.
     down = elastic == report.lower_is_better
-    place = {"xytext": (-4, -5), "ha": "right", "va": "top"} if down else {"xytext": (4, 5)}
+    left = elastic or down  # where the line, which gets better with cost, does not run
+    place: dict[str, Any] = {"xytext": (-4 if left else 4, -5 if down else 5), "ha": "right" if left else "left"}
+    place["va"] = "top" if down else "bottom"
     for saving, point in zip(members, zip(x, y, strict=True), strict=True):
         text = ax.annotate(beside(saving), point, textcoords="offset points", fontsize=8, color=colour, **place)
         text.set_parse_math(False)
