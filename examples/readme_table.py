@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from eirehn.report.table import markdown_table
+from eirehn.report.tables import markdown_table
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "docs/how-it-works.md")

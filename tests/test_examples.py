@@ -36,14 +36,6 @@ def test_elastic_gate(tmp_path):
     assert (tmp_path / "gate.png").exists()
 
 
-@pytest.mark.slow
-def test_model_figures(tmp_path):
-    done = run("model_figures.py", "--out", tmp_path / "new")
-    assert done.returncode == 0, done.stderr
-    for name in ("inner-step.svg", "language-model.svg"):
-        assert (tmp_path / "new" / name).stat().st_size > 10_000
-
-
 def test_the_readme_has_the_table_of_the_results():
     done = run("readme_table.py", "--check")
     assert done.returncode == 0, done.stderr

@@ -19,7 +19,7 @@ from eirehn.experiments.reproduce import page
 from eirehn.experiments.results import row
 from eirehn.experiments.trained import Trained, early_curve, histogram, largest_of_each, learning_curve, savings
 from eirehn.models import SequenceNetwork
-from eirehn.report.html import render
+from eirehn.report.page import render
 from eirehn.training.config import DATA, Recipe
 from eirehn.training.loaders import Parts
 from eirehn.training.trainer import train

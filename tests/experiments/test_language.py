@@ -24,7 +24,7 @@ from eirehn.experiments.trained import Trained
 from eirehn.files import RunError, read_json
 from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.recipes import find
-from eirehn.report.html import render
+from eirehn.report.page import render
 from eirehn.training.loaders import Windows
 from eirehn.training.trainer import train
 

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from eirehn.report.classification import ClassDepth, Confusion, Window
-from eirehn.report.content import Curve, DepthHistogram, EarlyCurve, Report, Saving
-from eirehn.report.metric import metric_of
+from eirehn.report.content import ClassDepth, Confusion, Curve, DepthHistogram, EarlyCurve, Report, Saving, Window
+from eirehn.report.tables import metric_of
 
 CLASSES = ("walking", "walking upstairs", "walking downstairs", "sitting", "standing", "laying")
 SIGNALS = tuple(f"{name} {axis}" for name in ("body acceleration", "angular velocity") for axis in "xyz")

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from eirehn.report.content import Curve, DepthHistogram, EarlyCurve, Report
-from eirehn.report.language import Passage, TableRow, WordGroups
-from eirehn.report.metric import metric_of
+from eirehn.report.content import Curve, DepthHistogram, EarlyCurve, Passage, Report, TableRow, WordGroups
+from eirehn.report.tables import metric_of
 
 PRICED = "EI-REHN-1200, depth 4, price 1e-2"
 ROWS = (  # model, hidden, depth, parameters, ours, paper

@@ -22,6 +22,7 @@ class Page(HTMLParser):
         self.open, self.ids, self.attributes, self.rows, self.text = [], [], [], [], ""
         self.feed(text)
         assert self.open == []
+        self.text = " ".join(self.text.split())
 
     def handle_starttag(self, tag, attrs):
         self.attributes += [(tag, name, value) for name, value in attrs]

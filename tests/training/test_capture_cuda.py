@@ -122,7 +122,7 @@ def test_no_step_waits(optimizer: str, tmp_path: Path) -> None:
     watching = Watching()
     plan = recipe(capture=True, accelerator="gpu", optimizer=optimizer, schedule="cosine")
     try:
-        trained(replace(plan, data=replace(plan.data, turn=True)), tmp_path)
+        train(replace(plan, data=replace(plan.data, turn=True)), tmp_path, callbacks=[watching])
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert watching.graphs == 2  # of whole batches and of the last, smaller one

@@ -11,7 +11,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from helpers.quick import quick
-from helpers.resume import StopAt, same, train_with_stops
+from helpers.resume import StopAt, same, stopped, train_with_stops
 from helpers.small import small, with_network
 
 from eirehn import cli

@@ -46,7 +46,7 @@ def reproduce(given: list[str]) -> int:
         return 0
     from ..experiments import Cut, experiments
     from ..experiments.reproduce import reproduce as carry_out
-    from ..report.table import markdown_table
+    from ..report.tables import markdown_table
     from ..training.callbacks import seeds_in_words, stopped_seeds
     from .display import Display
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..data.dataset import Split
 from ..models import FIXED, Network, SequenceModel, SequenceNetwork
-from ..report.classification import ClassDepth, Confusion, Window
+from ..report.content import ClassDepth, Confusion, Window
 from ..training.loaders import Parts
 from .results import spread
 from .trained import Trained, early_curve, histogram, largest_of_each, learning_curve, priced_family, savings

@@ -19,9 +19,8 @@ from torch.utils._pytree import tree_map
 from ..data.dataset import Split
 from ..data.vocabulary import end_of_line
 from ..models import ELASTIC, LanguageModel
-from ..report.content import Curve, EarlyCurve
-from ..report.language import Passage, TableRow, WordGroups
-from ..report.numbers import count
+from ..report.content import Curve, EarlyCurve, Passage, TableRow, WordGroups
+from ..report.tables import count
 from ..training.loaders import Windows
 from .results import depth_row, paper_result, published
 from .trained import Trained, early_curve, histogram, learning_curve

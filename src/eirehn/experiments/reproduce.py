@@ -11,8 +11,8 @@ from ..data.table import FileData
 from ..data.text import TextData
 from ..files import write_json
 from ..report.content import Report
-from ..report.html import write_report
-from ..report.metric import metric_of
+from ..report.page import write_report
+from ..report.tables import metric_of
 from ..training.callbacks import Event
 from ..training.config import Recipe
 from ..training.provenance import provenance

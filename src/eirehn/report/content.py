@@ -1,26 +1,43 @@
-"""What a report is made of: plain data, checked where it is put together."""
+"""What a report is made of: plain data. What cannot be drawn is refused where it is put together."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-from .checking import (
-    check_at_least_zero,
-    check_length,
-    check_numbers,
-    check_positive,
-    check_rising,
-    check_spread,
-    check_text,
-    check_whole,
-    is_number,
-)
-from .classification import ClassDepth, Confusion, Window
-from .language import Passage, TableRow, WordGroups
-from .table import results_table
+import numpy as np
+import numpy.typing as npt
+
+from .tables import results_table
+
+Floats = npt.NDArray[np.float64]
+
+
+def _check_length(name: str, values: Sequence[Any] | None, expected: int, of: str) -> None:
+    if values is not None and len(values) != expected:
+        raise ValueError(f"{name} must have one value for each of the {expected} {of}, got {len(values)}")
+
+
+def _check_lengths(part: object, names: str, expected: int, of: str) -> None:
+    """Of the attributes `names`, separated by spaces; None is one that is not given."""
+    kind = type(part).__name__
+    if expected == 0:
+        raise ValueError(f"{kind} needs at least one of its {of}, got none")
+    for name in names.split():
+        _check_length(f"{kind}.{name}", getattr(part, name), expected, of)
+
+
+def _check_rows(name: str, rows: Sequence[Sequence[Any]], expected: int, of: str) -> None:
+    for index, row in enumerate(rows):
+        _check_length(f"{name}[{index}]", row, expected, of)
+
+
+def _check_finite(name: str, values: Sequence[float]) -> None:
+    for value in values:
+        if not 0 <= value < math.inf:
+            raise ValueError(f"{name} must be finite and at least zero, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -36,32 +53,23 @@ class Curve:
     """The metric on validation data; None where nothing is held out."""
     depth: Sequence[Sequence[float]] | None = None
     loss: Sequence[Sequence[float]] | None = None
-    """What training lowers, where that is not the metric."""
+    """The training loss, where that is not the metric."""
     seconds: Sequence[float] | None = None
     """Of training until the end of each epoch, all seeds together."""
 
     def __post_init__(self) -> None:
-        check_text("Curve.label", self.label)
-        check_rising("Curve.epochs", self.epochs)
+        _check_lengths(self, "seconds", len(self.epochs), "epochs")
         for name in ("train", "validation", "depth", "loss"):
             seeds = getattr(self, name)
-            if seeds is None:
-                continue
-            if len(seeds) == 0:
+            if seeds is not None and len(seeds) == 0:
                 raise ValueError(f"Curve.{name} needs at least one seed, got none")
-            for seed, values in enumerate(seeds):
-                check_length(f"Curve.{name}[{seed}]", values, len(self.epochs), "epochs")
-                check_numbers(f"Curve.{name}[{seed}]", values)
-        if self.seconds is not None:
-            check_length("Curve.seconds", self.seconds, len(self.epochs), "epochs")
-            for value in self.seconds:
-                check_at_least_zero("Curve.seconds", value)
+            _check_rows(f"Curve.{name}", () if seeds is None else seeds, len(self.epochs), "epochs")
         if len(self.seeds) == 0:
             raise ValueError("Curve needs one of train, validation and loss, got none")
 
     @property
     def seeds(self) -> Sequence[Sequence[float]]:
-        """The figures that say how far each seed came, [seed][epoch]."""
+        """The values that say how far each seed came, [seed][epoch]."""
         return next((part for part in (self.validation, self.train, self.loss) if part is not None), ())
 
 
@@ -75,11 +83,8 @@ class DepthHistogram:
     """Each of several counts by itself."""
 
     def __post_init__(self) -> None:
-        check_text("DepthHistogram.label", self.label)
-        check_whole("DepthHistogram.counts", self.counts)
         if sum(self.counts) <= 0:
             raise ValueError("DepthHistogram.counts must count at least one time step, got none")
-        check_positive("DepthHistogram.layers", self.layers)
 
 
 @dataclass(frozen=True)
@@ -93,20 +98,8 @@ class Example:
     error: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
-        if len(self.x) == 0:
-            raise ValueError("Example.x needs at least one time step, got none")
-        for t, point in enumerate(self.x):
-            check_length(f"Example.x[{t}]", point, 2, "coordinates")
-            check_numbers(f"Example.x[{t}]", point)
-        steps = len(self.x)
-        check_length("Example.spent", self.spent, steps, "time steps of x")
-        check_whole("Example.spent", self.spent)
-        if self.taken is not None:
-            check_length("Example.taken", self.taken, steps, "time steps of x")
-            check_whole("Example.taken", self.taken)
-        if self.error is not None:
-            check_length("Example.error", self.error, steps, "time steps of x")
-            check_numbers("Example.error", self.error)
+        _check_lengths(self, "spent taken error", len(self.x), "time steps")
+        _check_rows("Example.x", self.x, 2, "coordinates")
 
 
 @dataclass(frozen=True)
@@ -114,10 +107,9 @@ class Saving:
     """One point of what elastic depth saves: a trained model, what it costs and how well it does."""
 
     label: str
-    group: str
-    """"elastic" or "fixed"."""
+    group: Literal["elastic", "fixed"]
     price: float | None
-    """The price on depth it was trained with; None where there is none to pay."""
+    """The depth penalty it was trained with; None where depth is fixed."""
     depth: float
     """Mean inner steps a time step."""
     milliseconds: float
@@ -125,15 +117,11 @@ class Saving:
     std: float | None = None
 
     def __post_init__(self) -> None:
-        check_text("Saving.label", self.label)
         if self.group not in ("elastic", "fixed"):
             raise ValueError(f'Saving.group must be "elastic" or "fixed", got {self.group!r}')
-        if self.price is not None:
-            check_at_least_zero("Saving.price", self.price)
-        check_at_least_zero("Saving.depth", self.depth)
-        check_at_least_zero("Saving.milliseconds", self.milliseconds)
-        check_numbers("Saving.mean", [self.mean])
-        check_spread("Saving.std", [self.std])
+        _check_finite("Saving.price", [self.price or 0.0])
+        _check_finite("Saving.depth", [self.depth])
+        _check_finite("Saving.milliseconds", [self.milliseconds])
 
 
 @dataclass(frozen=True)
@@ -146,13 +134,7 @@ class EarlyCurve:
     std: Sequence[float] | None = None
 
     def __post_init__(self) -> None:
-        check_text("EarlyCurve.label", self.label)
-        check_rising("EarlyCurve.caps", self.caps)
-        check_length("EarlyCurve.mean", self.mean, len(self.caps), "caps")
-        check_numbers("EarlyCurve.mean", self.mean)
-        if self.std is not None:
-            check_length("EarlyCurve.std", self.std, len(self.caps), "caps")
-            check_spread("EarlyCurve.std", self.std)
+        _check_lengths(self, "mean std", len(self.caps), "caps")
 
 
 @dataclass(frozen=True)
@@ -166,13 +148,181 @@ class TrueDepth:
     count: Sequence[int]
 
     def __post_init__(self) -> None:
-        check_text("TrueDepth.label", self.label)
-        check_rising("TrueDepth.taken", self.taken)
-        for name in ("spent_mean", "spent_std", "count"):
-            check_length(f"TrueDepth.{name}", getattr(self, name), len(self.taken), "depths taken")
-        check_numbers("TrueDepth.spent_mean", self.spent_mean)
-        check_spread("TrueDepth.spent_std", self.spent_std)
-        check_whole("TrueDepth.count", self.count)
+        _check_lengths(self, "spent_mean spent_std count", len(self.taken), "depths taken")
+
+
+@dataclass(frozen=True)
+class Confusion:
+    """How many sequences of each class were predicted as each: `counts[seed][true][predicted]`."""
+
+    label: str
+    classes: Sequence[str]
+    counts: Sequence[Sequence[Sequence[int]]]
+
+    def __post_init__(self) -> None:
+        if len(self.counts) == 0:
+            raise ValueError("Confusion.counts needs at least one seed, got none")
+        _check_lengths(self, "", len(self.classes), "classes")
+        _check_rows("Confusion.counts", self.counts, len(self.classes), "classes")
+        for seed, matrix in enumerate(self.counts):
+            _check_rows(f"Confusion.counts[{seed}]", matrix, len(self.classes), "classes")
+
+    @property
+    def summed(self) -> npt.NDArray[np.int64]:
+        """Over the seeds, (true, predicted)."""
+        total: npt.NDArray[np.int64] = np.array(self.counts, np.int64).sum(0)
+        return total
+
+    @property
+    def shares(self) -> Floats:
+        """Of each true class, what part was predicted as each, (true, predicted); NaN where it does not occur."""
+        return _ratio(self.summed, self.summed.sum(1, keepdims=True))
+
+    @property
+    def precision(self) -> Floats:
+        """Of what was predicted as each class, the part that is it, (predicted,)."""
+        return _ratio(self.summed.diagonal(), self.summed.sum(0))
+
+
+def _ratio(part: npt.NDArray[np.int64], whole: npt.NDArray[np.int64]) -> Floats:
+    return np.where(whole > 0, part / np.maximum(whole, 1), math.nan)
+
+
+@dataclass(frozen=True)
+class ClassDepth:
+    """How well each class is predicted, and how much depth is spent on it: means and deviations over the seeds."""
+
+    label: str
+    classes: Sequence[str]
+    accuracy: Sequence[float]
+    """The share of its sequences that are predicted correctly; NaN where the class does not occur."""
+    depth: Sequence[float]
+    """Mean inner steps a time step, and a layer where there are several."""
+    count: Sequence[int]
+    """Sequences."""
+    accuracy_std: Sequence[float] | None = None
+    depth_std: Sequence[float] | None = None
+    layers: int = 1
+
+    def __post_init__(self) -> None:
+        _check_lengths(self, "accuracy depth count accuracy_std depth_std", len(self.classes), "classes")
+
+
+@dataclass(frozen=True)
+class Window:
+    """One test sequence: its `signals` (T, X), the mean `depth` over the layers at each step (T,), its class, the
+    predicted class, and the probability of that."""
+
+    label: str
+    names: Sequence[str]
+    signals: Sequence[Sequence[float]]
+    depth: Sequence[float]
+    true: str
+    predicted: str
+    probability: float
+    """Of `predicted`, by the model."""
+    layers: int = 1
+    frame: int = 1
+    """Time steps that the model reads at once, on which it spends the same depth."""
+
+    def __post_init__(self) -> None:
+        _check_lengths(self, "depth", len(self.signals), "time steps")
+        _check_lengths(self, "", len(self.names), "signals")
+        _check_rows("Window.signals", self.signals, len(self.names), "signals")
+        _check_finite("Window.depth", self.depth)
+        _check_finite("Window.probability", [self.probability])
+
+    @property
+    def right(self) -> bool:
+        return self.true == self.predicted
+
+
+@dataclass(frozen=True)
+class WordGroups:
+    """The words of a text in groups, and of each how often it took d inner steps: `counts[group][d]`, from d = 0
+    on."""
+
+    label: str
+    names: Sequence[str]
+    ticks: Sequence[str]
+    """Short forms of the names, to stand beneath a figure."""
+    counts: Sequence[Sequence[int]]
+    perplexity: Sequence[float]
+    """Of the words themselves; NaN where none was predicted."""
+    next_perplexity: Sequence[float]
+    """Of the words that follow them, which is what the depth was spent for."""
+    layers: int = 1
+    """Each of several counts by itself."""
+    effective: Sequence[float] | None = None
+    """How far elastic gates were open for each group, summed over inner steps, mean over units and words."""
+
+    def __post_init__(self) -> None:
+        _check_lengths(self, "ticks counts perplexity next_perplexity effective", len(self.names), "groups")
+        _check_rows("WordGroups.counts", self.counts, len(self.counts[0]), "depths")
+        for group, numbers in enumerate(self.counts):
+            if sum(numbers) <= 0:
+                raise ValueError(f"WordGroups.counts[{group}] must count at least one word, got none")
+
+    @property
+    def shares(self) -> Floats:
+        """Of each group, what part took each depth, (group, depth)."""
+        counts = np.array(self.counts, np.float64)
+        shares: Floats = counts / counts.sum(1, keepdims=True)
+        return shares
+
+    @property
+    def mean(self) -> Floats:
+        """Inner steps, (group,)."""
+        return self.shares @ np.arange(self.shares.shape[1])
+
+    @property
+    def std(self) -> Floats:
+        """Of the inner steps within each group, (group,)."""
+        squares = self.shares @ np.square(np.arange(self.shares.shape[1]))
+        deviation: Floats = np.sqrt(np.maximum(squares - self.mean**2, 0.0))
+        return deviation
+
+    @property
+    def words(self) -> list[int]:
+        """How many words each group counts, in all the models that read them."""
+        return [sum(numbers) // self.layers for numbers in self.counts]
+
+
+@dataclass(frozen=True)
+class Passage:
+    """A piece of text as a model reads it: its tokens, the mean `depth` over the layers spent on each, and the
+    `chance` that the model had given each before it came."""
+
+    label: str
+    tokens: Sequence[str]
+    depth: Sequence[float]
+    chance: Sequence[float | None]
+    """None where nothing was predicted, as at the beginning of a text."""
+    end: str = "<eos>"
+    """The token that ends a line."""
+    spaced: bool = True
+    """Whether there are spaces between tokens: words, not characters."""
+    taken: float | None = None
+    """Where every token took so many inner steps, and `depth` is how far gates were open, summed over them."""
+
+    def __post_init__(self) -> None:
+        _check_lengths(self, "depth chance", len(self.tokens), "tokens")
+        _check_finite("Passage.depth", self.depth)
+        _check_finite("Passage.chance", [chance for chance in self.chance if chance is not None])
+
+
+@dataclass(frozen=True)
+class TableRow:
+    """A row of a table of the paper, of ours, or of both: perplexities, and None for what there is not."""
+
+    table: str
+    model: str
+    millions: float | None
+    """Of parameters."""
+    paper_validation: float | None = None
+    paper_test: float | None = None
+    validation: float | None = None
+    test: float | None = None
 
 
 @dataclass(frozen=True)
@@ -186,7 +336,7 @@ class Report:
     title: str
     summary: str
     results: Mapping[str, Any]
-    """The results file; its rows are described in `table.py`."""
+    """The results file; its rows are described in `tables.py`."""
     notice: str | None = None
     """Shown prominently: what a reader must know before comparing."""
     curves: Sequence[Curve] = ()
@@ -208,7 +358,7 @@ class Report:
     tables: Sequence[TableRow] = ()
     """Those of one table together."""
     measured_on: str = ""
-    """What the figures of depth were measured on, where that is not all of the test data."""
+    """What depth was measured on, where that is not all of the test data."""
     loss_name: str = "training loss"
     """What `Curve.loss` is."""
     figure1: bool = True
@@ -218,34 +368,6 @@ class Report:
     scale: float = 1e3
 
     def __post_init__(self) -> None:
-        check_text("Report.title", self.title)
-        check_text("Report.metric_name", self.metric_name)
-        check_text("Report.loss_name", self.loss_name)
-        for name in ("summary", "metric_unit", "windows_chosen", "measured_on"):
-            if not isinstance(getattr(self, name), str):
-                raise ValueError(f"Report.{name} must be text, got: {type(getattr(self, name)).__name__}")
-        if self.notice is not None and not isinstance(self.notice, str):
-            raise ValueError(f"Report.notice must be text or None, got: {type(self.notice).__name__}")
-        if not is_number(self.scale) or not math.isfinite(self.scale) or self.scale <= 0:
-            raise ValueError(f"Report.scale must be a finite number greater than zero, got {self.scale!r}")
-        for name, kind in (
-            ("curves", Curve),
-            ("histograms", DepthHistogram),
-            ("examples", Example),
-            ("savings", Saving),
-            ("early", EarlyCurve),
-            ("true_depth", TrueDepth),
-            ("confusions", Confusion),
-            ("class_depths", ClassDepth),
-            ("windows", Window),
-            ("frequencies", WordGroups),
-            ("positions", WordGroups),
-            ("passages", Passage),
-            ("tables", TableRow),
-        ):
-            for index, part in enumerate(getattr(self, name)):
-                if not isinstance(part, kind):
-                    raise ValueError(
-                        f"Report.{name}[{index}] must be a {kind.__name__}, got: {type(part).__name__}"
-                    )
+        if not 0 < self.scale < math.inf:
+            raise ValueError(f"Report.scale must be finite and greater than zero, got {self.scale!r}")
         results_table(self.results, lower_is_better=self.lower_is_better)

@@ -1,4 +1,4 @@
-"""One colour and one marker a model, the same in every figure, told apart by colour-blind readers too."""
+"""One colour and one marker a model, the same in every figure, distinct to colour-blind readers too."""
 
 from __future__ import annotations
 
@@ -48,10 +48,11 @@ COLOURS = {
     **{f"other-{index}": pair[:2] for index, pair in enumerate(_OTHERS)},
 }
 """CSS variable to its light and dark value; figures are drawn with the light one."""
+_VARIABLE = {light: f"var(--{name})" for name, (light, _) in COLOURS.items()}
 
 
 def model_of(label: str) -> str | None:
-    """The model a label speaks of: the longest known name in it, so that EI-REHN is not taken for REHN or RHN."""
+    """The model a label speaks of: the longest known name in it, so that EI-REHN is not read as REHN or RHN."""
     plain = re.sub(r"[^A-Z0-9]", "", label.upper())
     return max((name for name in _MODELS if name in plain), key=len, default=None)
 
@@ -71,3 +72,13 @@ class Palette:
 
 def css_variables(dark: bool) -> str:
     return " ".join(f"--{name}: {pair[dark]};" for name, pair in COLOURS.items())
+
+
+def paint(colour: str) -> str:
+    """The CSS variable of a colour of the palette, which follows the page's scheme; any other colour as it is."""
+    return _VARIABLE.get(colour, colour)
+
+
+def tint(colour: str, strength: float) -> str:
+    """A colour of the palette laid thinly on the page's ground, in both schemes."""
+    return f"color-mix(in srgb, {paint(colour)} {100 * strength:.0f}%, var(--card))"

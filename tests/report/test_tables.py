@@ -1,10 +1,22 @@
-import json
 import math
 
 import pytest
+from helpers.classified_sample import results as classified_results
 from helpers.sample import results
 
-from eirehn.report.table import markdown_table, results_table
+from eirehn.report.tables import (
+    METRICS,
+    count,
+    duration,
+    markdown_table,
+    measured,
+    metric_of,
+    percent,
+    printed,
+    results_table,
+    signed,
+    with_spread,
+)
 
 
 def stored(*rows, **more):
@@ -23,6 +35,11 @@ def test_row_holds_the_stored_figures_and_what_follows_from_them():
     assert line.excess == pytest.approx(0.000073, abs=1e-12)
     assert line.best
     assert line.paper_best
+
+
+def test_rows_of_a_model_stand_together():
+    rows = [row("RNN", 20), row("LSTM", 20), row("RNN", 30)]
+    assert [line.label for line in results_table(stored(*rows))] == ["RNN-20", "RNN-30", "LSTM-20"]
 
 
 @pytest.mark.parametrize(("lower_is_better", "best"), [(True, "RNN-10"), (False, "RNN-30")])
@@ -75,26 +92,10 @@ def test_markdown():
         )
     )
     lines = text.splitlines()
-    assert [cell.strip() for cell in lines[0].strip("|").split("|")] == [
-        "model",
-        "parameters",
-        "seeds",
-        "ours",
-        "paper",
-        "difference",
-        "over the floor",
-    ]
-    assert [cell.strip() for cell in lines[2].strip("|").split("|")] == [
-        "LSTM-20",
-        "1 882",
-        "2",
-        "**0.717 ± 0.002**",
-        "0.72",
-        "−0.003 (−0.4 %)",
-        "+0.290",
-    ]
-    assert "2, 1 diverged" in lines[3]
-    assert "nan" not in text
+    head, _, first, second = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines[:4])
+    assert head == ["model", "parameters", "seeds", "ours", "paper", "difference", "over the floor"]
+    assert first == ["LSTM-20", "1 882", "2", "**0.717 ± 0.002**", "0.72", "−0.003 (−0.4 %)", "+0.290"]
+    assert second == ["EI-REHN-20", "2 862", "2, 1 diverged", "–", "**0.47**", "–", "–"]
     assert len({len(line) for line in lines[:4]}) == 1
     assert "Floor, which no predictor can beat: 0.427." in text
 
@@ -106,11 +107,6 @@ def test_quick_run_says_so():
 
 def test_without_floor_there_is_no_excess():
     assert "floor" not in markdown_table(stored(row(), bayes_floor=None)).lower()
-
-
-def test_results_survive_json():
-    text = json.dumps(results())
-    assert markdown_table(json.loads(text)) == markdown_table(results())
 
 
 @pytest.mark.parametrize(
@@ -128,3 +124,47 @@ def test_results_survive_json():
 def test_broken_results_are_named(broken, message):
     with pytest.raises(ValueError, match=message):
         results_table(broken)
+
+
+def test_accuracy_stands_in_percent_beside_the_paper_s():
+    stored = classified_results()
+    stored["rows"][6].update(values=[0.9210, 0.9230], mean=0.9220, std=0.0014, final_mean=0.9220)
+    text = markdown_table(stored)
+    line = next(line for line in text.splitlines() if line.startswith("| EI-REHN-48  "))
+    cells = [cell.strip() for cell in line.strip("|").split("|")]
+    assert cells == ["EI-REHN-48", "16 950", "2", "**92.20 ± 0.14**", "**92.48 ± 0.61**", "−0.28"]
+    assert "test accuracy, %; mean ± standard deviation over the seeds." in text
+
+
+def test_metric_of_the_rows():
+    assert metric_of(classified_results()) == METRICS["accuracy"]
+    assert metric_of(results()) == METRICS["mse"] == metric_of({})
+    assert METRICS["accuracy"].scale == 100
+    assert not METRICS["accuracy"].lower_is_better
+    with pytest.raises(ValueError, match="must have one metric, got: accuracy, mse"):
+        metric_of({"rows": [{"metric": "accuracy"}, {}]})
+    with pytest.raises(ValueError, match="metric must be one of mse, accuracy, perplexity, got 'speed'"):
+        metric_of({"rows": [{"metric": "speed"}]})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (measured(0.5714), "0.571"),
+        (measured(-12.345), "−12.35"),
+        (measured(math.inf), "–"),
+        (with_spread(92.2, 0.14), "92.20 ± 0.14"),
+        (with_spread(1.0, math.nan), "1.000"),
+        (printed(0.47), "0.47"),
+        (printed(73.4), "73.40"),
+        (signed(-0.05, 92.2), "−0.05"),
+        (percent(0.004), "+0.4 %"),
+        (count(25_340_000), "25 340 000"),
+        (count(None), "–"),
+        (duration(4.25), "4.2 s"),
+        (duration(90), "2 min"),
+        (duration(7200), "2.0 h"),
+    ],
+)
+def test_numbers(text, expected):
+    assert text == expected

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .palette import INK, MUTED, PAPER
+from matplotlib.colors import to_rgba
+from matplotlib.figure import Figure
+from matplotlib.patches import FancyBboxPatch
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from eirehn.report.palette import INK, MUTED, PAPER
 
 Point = tuple[float, float]
 
@@ -17,8 +18,6 @@ class Drawing:
     """In units of a tenth of an inch, from the lower left corner on."""
 
     def __init__(self, width: float, height: float) -> None:
-        from matplotlib.figure import Figure
-
         # White of its own, so that it can be read on a dark page too.
         self.figure: Figure = Figure(figsize=(width / 10, height / 10), facecolor="#ffffff")
         self.ax = self.figure.add_axes((0, 0, 1, 1))
@@ -27,9 +26,6 @@ class Drawing:
 
     def box(self, left: float, low: float, right: float, high: float, colour: str, **options: Any) -> None:
         """A box with round corners; `strength` of its filling, and `dashed` for a region around other things."""
-        from matplotlib.colors import to_rgba
-        from matplotlib.patches import FancyBboxPatch
-
         dashed = options.pop("dashed", False)
         strength = options.pop("strength", 0.05 if dashed else 0.16)
         self.ax.add_patch(

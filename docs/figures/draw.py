@@ -4,8 +4,8 @@ import argparse
 from pathlib import Path
 
 import matplotlib
-
-from eirehn.report.figures import figure2, figure3
+from inner_step import figure2
+from language_model import figure3
 
 parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--out", type=Path, default=Path("docs"), help="the folder to write to")

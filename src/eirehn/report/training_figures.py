@@ -1,49 +1,102 @@
-"""Learning curves: one panel a row of the table, all on one scale."""
+"""Figures of results and training: every seed beside the paper, and learning curves."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
+from matplotlib.axes import Axes
 
-from ..content import Curve, Report
-from ..numbers import duration, measured
-from ..palette import FLOOR, MUTED, Palette
-from .depth import DASHES
-from .panel import LARGE, SMALL, Floats, Panel, array, axis_label, canvas, least_shown, positive, scale_y, whole_x
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .content import Curve, Report
+from .figures import (
+    DASHED,
+    DASHES,
+    DOTTED,
+    LARGE,
+    SMALL,
+    Floats,
+    Panel,
+    array,
+    axis_label,
+    canvas,
+    least_shown,
+    positive,
+    scale_y,
+    whole_x,
+)
+from .palette import FLOOR, INK, MUTED, PAPER, Palette
+from .tables import Row, duration, measured, printed
 
 POINTS = 60
-"""Epochs drawn of a curve at most: more cannot be told apart at this size, and make the page large."""
-DASHED = (0, (3, 1.5))
+"""Epochs drawn of a curve at most: more cannot be distinguished at this size, and make the page large."""
 UNITS = (("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
+
+
+def seeds_panel(rows: Sequence[Row], floor: float, report: Report, palette: Palette) -> Panel:
+    """Every seed of every row beside the paper's result and the floor."""
+    figure, (ax,) = canvas((LARGE[0], 0.75 + 0.235 * len(rows)), font=9.0)
+    scale = report.scale
+    shown: list[float] = []
+    for y, row in enumerate(rows):
+        colour, marker = palette[row.model]
+        values = [value * scale for value in row.values if math.isfinite(value)]
+        ax.scatter(values, [y] * len(values), s=14, color=colour, alpha=0.45, linewidths=0, zorder=3)
+        if math.isfinite(row.mean):
+            ax.plot(row.mean * scale, y, marker, color=colour, markersize=7, markeredgecolor=PAPER, zorder=4)
+        if math.isfinite(row.paper):
+            ax.plot(row.paper * scale, y, "|", color=INK, markersize=11, markeredgewidth=1.8, zorder=5)
+        shown += [*values, *(v * scale for v in (row.mean, row.paper) if math.isfinite(v))]
+    if math.isfinite(floor):
+        ax.axvline(floor * scale, color=FLOOR, linewidth=1.2, linestyle=(0, (4, 2)), zorder=2)
+        shown.append(floor * scale)
+    if shown:
+        # A seed far off would press all others together; it leaves the figure and stands in the table.
+        if report.lower_is_better:
+            low, high = min(shown), min(max(shown), 2.5 * float(np.percentile(shown, 90)))
+        else:
+            low, high = least_shown(shown, 10), max(shown)
+        margin = 0.04 * (high - low) or 0.1 * abs(high) or 1.0
+        ax.set_xlim(low - margin, high + margin)
+    ax.set_ylim(len(rows) - 0.4, -0.6)
+    ax.set_yticks(range(len(rows)), [row.label for row in rows], parse_math=False)
+    ax.grid(False, axis="y")
+    ax.set_xlabel(axis_label(report.metric_name, report.metric_unit))
+    words = [_row_in_words(row, scale) for row in rows]
+    if math.isfinite(floor):
+        words.append(f"floor {measured(floor * scale)}")
+    return Panel("", figure, f"{report.metric_name} of every seed, by row. {'; '.join(words)}.")
+
+
+def _row_in_words(row: Row, scale: float) -> str:
+    ours = measured(row.mean * scale) if math.isfinite(row.mean) else "diverged"
+    paper = f", paper {printed(row.paper * scale)}" if math.isfinite(row.paper) else ""
+    return f"{row.label}: ours {ours}{paper}"
 
 
 def curve_panels(
     curves: Sequence[Curve], floor: float, report: Report, metric: str, palette: Palette
 ) -> list[Panel]:
-    limits = _limits(curves, floor, report)
-    losses = _loss_limits(curves)
+    """One panel a row of the table, all on one scale."""
+    limits, losses = _limits(curves, floor, report), _loss_limits(curves)
     panels = []
     for curve in curves:
         # The loss has a scale of its own where it is not the metric, and is drawn beneath.
-        both = _shows_metric(curve) and curve.loss is not None
+        metric_drawn = curve.validation is not None or curve.train is not None
+        both = metric_drawn and curve.loss is not None
         figure, axes = canvas((SMALL[0], 3.1 if both else 2.15), (1.9, 1.0) if both else (1.0,))
         kept = thinned(len(curve.epochs))
         epochs = array(curve.epochs)[kept]
         colour = palette[curve.label].colour
-        if _shows_metric(curve):
+        if metric_drawn:
             _draw_metric(axes[0], epochs, curve, kept, report.scale, colour)
             if math.isfinite(floor):
-                axes[0].axhline(floor * report.scale, color=FLOOR, linewidth=1.0, linestyle=(0, (1, 1.5)))
+                axes[0].axhline(floor * report.scale, color=FLOOR, linewidth=1.0, linestyle=DOTTED)
             scale_y(axes[0], *limits, log=report.lower_is_better)
             axes[0].set_ylabel(axis_label(metric, report.metric_unit))
         if curve.loss is not None:
-            _draw_loss(axes[-1], epochs, _seeds(curve.loss, kept), None if both else colour)
+            _draw_loss(axes[-1], epochs, seeds_of(curve.loss, kept), None if both else colour)
             scale_y(axes[-1], *losses, log=True)
             axes[-1].set_ylabel("loss" if both else report.loss_name)
         for ax in axes:
@@ -52,12 +105,8 @@ def curve_panels(
             axes[0].tick_params(labelbottom=False)
             figure.align_ylabels()
         axes[-1].set_xlabel("epoch")
-        panels.append(Panel(_title(curve), figure, _words(curve, report.scale)))
+        panels.append(Panel(_title(curve), figure, _curve_in_words(curve, report.scale)))
     return panels
-
-
-def _shows_metric(curve: Curve) -> bool:
-    return curve.validation is not None or curve.train is not None
 
 
 def depth_panels(curves: Sequence[Curve], palette: Palette) -> list[Panel]:
@@ -67,12 +116,7 @@ def depth_panels(curves: Sequence[Curve], palette: Palette) -> list[Panel]:
     for curve, seeds in spent:
         figure, (ax,) = canvas((SMALL[0], 1.5))
         kept = thinned(len(curve.epochs))
-        epochs, depth = array(curve.epochs)[kept], _seeds(seeds, kept)
-        colour = palette[curve.label].colour
-        for seed in depth:
-            ax.plot(epochs, seed, color=colour, linewidth=0.6, alpha=0.5)
-        mean = mean_of_finite(depth)
-        ax.plot(epochs, mean, color=colour, linewidth=2.0)
+        mean = _draw_seeds(ax, array(curve.epochs)[kept], seeds_of(seeds, kept), palette[curve.label].colour)
         ax.set(xlabel="epoch", ylabel="inner steps", ylim=(0, 1.08 * top))
         whole_x(ax)
         words = f"Mean inner steps a time step of {curve.label} during training: {mean[0]:.2f} to {mean[-1]:.2f}."
@@ -91,7 +135,7 @@ def time_panel(curves: Sequence[Curve], report: Report, metric: str, palette: Pa
         assert curve.validation is not None
         kept = thinned(len(curve.epochs))
         time = array(curve.seconds)[kept] / unit
-        mean = mean_of_finite(_seeds(curve.validation, kept) * report.scale)
+        mean = mean_of_finite(seeds_of(curve.validation, kept) * report.scale)
         colour, marker = palette[curve.label]
         ax.plot(time, mean, color=colour, linewidth=1.7, linestyle=DASHES[index % len(DASHES)])
         ax.plot(time[-1], mean[-1], marker, color=colour, markersize=6)
@@ -99,7 +143,7 @@ def time_panel(curves: Sequence[Curve], report: Report, metric: str, palette: Pa
     scale_y(ax, *_limits(curves, math.nan, report), log=report.lower_is_better)
     ax.set_xlim(left=0)
     ax.set(xlabel=f"{name} of training", ylabel=axis_label(metric, report.metric_unit))
-    return Panel("", figure, f"{metric} on validation data by time of training. " + "; ".join(words) + ".")
+    return Panel("", figure, f"{metric} on validation data by time of training. {'; '.join(words)}.")
 
 
 def thinned(length: int) -> list[int]:
@@ -108,6 +152,10 @@ def thinned(length: int) -> list[int]:
         return list(range(length))
     spread = np.linspace(0.0, 1.0, POINTS) ** 1.4 * (length - 1)
     return sorted({round(float(index)) for index in spread})
+
+
+def seeds_of(seeds: Sequence[Sequence[float]], kept: list[int]) -> Floats:
+    return np.stack([array(seed) for seed in seeds])[:, kept]  # (S, E)
 
 
 def mean_of_finite(values: Floats) -> Floats:
@@ -122,30 +170,31 @@ def diverged(curve: Curve) -> int:
     return sum(not np.isfinite(array(seed)).all() for seed in curve.seeds)
 
 
-def _seeds(seeds: Sequence[Sequence[float]], kept: list[int]) -> Floats:
-    return np.stack([array(seed) for seed in seeds])[:, kept]  # (S, E)
+def diverged_seeds(curves: Sequence[Curve]) -> int:
+    return sum(map(diverged, curves))
+
+
+def _draw_seeds(ax: Axes, epochs: Floats, seeds: Floats, colour: str, **mean_style: Any) -> Floats:
+    """Thin lines, and their mean, which it returns."""
+    for seed in seeds:
+        ax.plot(epochs, seed, color=colour, linewidth=0.6, alpha=0.5)
+    mean = mean_of_finite(seeds)
+    ax.plot(epochs, mean, color=colour, **{"linewidth": 2.0, **mean_style})
+    return mean
 
 
 def _draw_metric(ax: Axes, epochs: Floats, curve: Curve, kept: list[int], scale: float, colour: str) -> None:
     if curve.validation is not None:
-        validation = _seeds(curve.validation, kept) * scale
-        for seed in validation:
-            ax.plot(epochs, seed, color=colour, linewidth=0.6, alpha=0.5)
-        ax.plot(epochs, mean_of_finite(validation), color=colour, linewidth=2.0)
+        _draw_seeds(ax, epochs, seeds_of(curve.validation, kept) * scale, colour)
     if curve.train is not None:
-        train = _seeds(curve.train, kept) * scale
-        ax.plot(epochs, mean_of_finite(train), color=MUTED, linewidth=1.1, linestyle=DASHED)
+        train = mean_of_finite(seeds_of(curve.train, kept) * scale)
+        ax.plot(epochs, train, color=MUTED, linewidth=1.1, linestyle=DASHED)
 
 
 def _draw_loss(ax: Axes, epochs: Floats, loss: Floats, colour: str | None) -> None:
     """In the model's colour where nothing else is drawn."""
-    for seed in loss:
-        ax.plot(epochs, seed, color=colour or MUTED, linewidth=0.6 if colour else 0.5, alpha=0.5)
-    mean = mean_of_finite(loss)
-    if colour:
-        ax.plot(epochs, mean, color=colour, linewidth=2.0)
-    else:
-        ax.plot(epochs, mean, color=MUTED, linewidth=1.3, linestyle=DASHED)
+    style = {} if colour else {"linewidth": 1.3, "linestyle": DASHED}
+    _draw_seeds(ax, epochs, loss, colour or MUTED, **style)
 
 
 def _title(curve: Curve) -> str:
@@ -154,15 +203,8 @@ def _title(curve: Curve) -> str:
 
 
 def _limits(curves: Sequence[Curve], floor: float, report: Report) -> tuple[float, float]:
-    scale = report.scale
-    values = positive(
-        float(value) * scale
-        for curve in curves
-        for seeds in (curve.validation, curve.train)
-        if seeds is not None
-        for seed in seeds
-        for value in array(seed)
-    )
+    parts = [seeds for curve in curves for seeds in (curve.validation, curve.train) if seeds is not None]
+    values = positive(float(value) * report.scale for seeds in parts for seed in seeds for value in array(seed))
     if not values:
         return math.nan, math.nan
     if not report.lower_is_better:
@@ -171,7 +213,7 @@ def _limits(curves: Sequence[Curve], floor: float, report: Report) -> tuple[floa
         return low - margin, high + margin
     # Diverging seeds leave the panel: they would press all others into a line.
     high = min(max(values), 1.5 * float(np.percentile(values, 98)))
-    low = min([min(values), *positive([floor * scale])])
+    low = min([min(values), *positive([floor * report.scale])])
     return low * 0.92, high * 1.05
 
 
@@ -181,16 +223,14 @@ def _loss_limits(curves: Sequence[Curve]) -> tuple[float, float]:
     return (0.9 * min(values), 1.1 * max(values)) if values else (math.nan, math.nan)
 
 
-def _words(curve: Curve, scale: float) -> str:
+def _curve_in_words(curve: Curve, scale: float) -> str:
     parts = []
     if curve.validation is not None:
-        first, last = _ends(curve.validation, scale)
-        parts.append(f"mean validation from {first} to {last}")
+        parts.append("mean validation from {} to {}".format(*_ends(curve.validation, scale)))
     if curve.train is not None:
         parts.append(f"training at the end {_ends(curve.train, scale)[1]}")
     if curve.loss is not None:
-        first, last = _ends(curve.loss, 1.0)
-        parts.append(f"training loss from {first} to {last}")
+        parts.append("training loss from {} to {}".format(*_ends(curve.loss, 1.0)))
     lost = diverged(curve)
     return (
         f"Learning curves of {curve.label}, {len(curve.seeds)} seeds, epochs {curve.epochs[0]} to "
@@ -199,5 +239,5 @@ def _words(curve: Curve, scale: float) -> str:
 
 
 def _ends(seeds: Sequence[Sequence[float]], scale: float) -> tuple[str, str]:
-    mean = mean_of_finite(np.stack([array(seed) for seed in seeds]) * scale)
-    return measured(mean[0]), measured(mean[-1])
+    mean = mean_of_finite(seeds_of(seeds, [0, len(seeds[0]) - 1]) * scale)
+    return measured(mean[0]), measured(mean[1])

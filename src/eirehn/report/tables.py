@@ -1,4 +1,4 @@
-"""The table: our figures beside the paper's, and how far each is from the best that can be."""
+"""The table of results beside the paper's, and how numbers are written in the page, the terminal and the README."""
 
 from __future__ import annotations
 
@@ -6,14 +6,108 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .metric import Metric, metric_of
-from .numbers import MISSING, as_float, count, measured, percent, printed, signed, with_spread
-
+MISSING = "–"
+MINUS = "−"
 NAMES = {"EIREHN": "EI-REHN"}
+
+
+class Metric(NamedTuple):
+    """How a stored value is shown: multiplied by `scale`, with its unit, beside its name.
+
+    The fields are those of `Report`: `Report(…, **metric_of(results)._asdict())`.
+    """
+
+    metric_name: str
+    metric_unit: str
+    lower_is_better: bool
+    scale: float
+
+
+METRICS = {
+    "mse": Metric("test MSE", "×10⁻³", True, 1e3),
+    "accuracy": Metric("test accuracy", "%", False, 100.0),
+    "perplexity": Metric("test perplexity", "", True, 1.0),
+}
+"""By the name that rows of a results file give it. Results are stored as the task measures them: an accuracy is a
+fraction there, and a percentage only where it is shown."""
+
+
+def metric_of(results: Mapping[str, Any]) -> Metric:
+    """The metric that all rows of a results file share; the mean squared error where they name none."""
+    names = {row.get("metric") or "mse" for row in results.get("rows", ())}
+    if len(names) > 1:
+        raise ValueError(f"the rows of one table must have one metric, got: {', '.join(sorted(names))}")
+    name = names.pop() if names else "mse"
+    if name not in METRICS:
+        raise ValueError(f"metric must be one of {', '.join(METRICS)}, got {name!r}")
+    return METRICS[name]
+
+
+def as_float(value: object) -> float:
+    """NaN for None: a value that a diverged run does not have."""
+    return math.nan if value is None else float(value)  # type: ignore[arg-type]
+
+
+def decimals(value: float) -> int:
+    return 3 if abs(value) < 10 else 2 if abs(value) < 1000 else 0
+
+
+def measured(value: float, places: int | None = None) -> str:
+    if not math.isfinite(value):
+        return MISSING
+    text = f"{value:.{decimals(value) if places is None else places}f}"
+    return text.replace("-", MINUS)
+
+
+def with_spread(mean: float, std: float) -> str:
+    """`0.571 ± 0.009`; the mean alone where there is no spread to give."""
+    text = measured(mean)
+    return f"{text} ± {measured(std, decimals(mean))}" if math.isfinite(std) and math.isfinite(mean) else text
+
+
+def printed(value: float) -> str:
+    """A published value: no more digits than needed, but two."""
+    text = measured(value)
+    return text[:-1] if "." in text and text.endswith("0") and len(text.split(".")[1]) == 3 else text
+
+
+def signed(value: float, beside: float) -> str:
+    """A difference, with as many digits as the value it stands beside."""
+    if not math.isfinite(value):
+        return MISSING
+    text = measured(abs(value), decimals(beside))
+    return ("+" if value > 0 else MINUS if value < 0 else "±") + text
+
+
+def percent(share: float) -> str:
+    if not math.isfinite(share):
+        return MISSING
+    places = 0 if abs(share) >= 0.01 else 1
+    return ("+" if share > 0 else MINUS if share < 0 else "±") + f"{100 * abs(share):.{places}f} %"
+
+
+def count(value: int | None) -> str:
+    return MISSING if value is None else f"{value:,}".replace(",", " ")
+
+
+def duration(seconds: float) -> str:
+    if not math.isfinite(seconds):
+        return MISSING
+    if seconds < 60:
+        return f"{seconds:.0f} s" if seconds >= 10 else f"{seconds:.1f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def or_diverged(mean: float, std: float = math.nan) -> str:
+    return with_spread(mean, std) if math.isfinite(mean) else "diverged"
+
+
+def or_missing(value: object) -> str:
+    return MISSING if value is None else str(value)
 
 
 @dataclass(frozen=True)
@@ -21,7 +115,7 @@ class Row:
     """One line of the table, in the units of the results file; NaN stands for what there is not."""
 
     label: str
-    """Short and told apart from every other row's: `EI-REHN-20`."""
+    """Short, and different from every other row's: `EI-REHN-20`."""
     model: str
     recipe: str
     hidden: int | None
@@ -48,7 +142,7 @@ class Row:
 
     @property
     def at_last_epoch(self) -> bool:
-        """Whether no epoch was chosen, as where there is nothing held out to choose by."""
+        """Whether no epoch was chosen, as where no validation data is held out."""
         return self.final_mean == self.mean or (math.isnan(self.final_mean) and math.isnan(self.mean))
 
     @property
@@ -112,40 +206,40 @@ def results_table(results: Mapping[str, Any], *, lower_is_better: bool = True) -
 def markdown_table(results: Mapping[str, Any], metric: Metric | None = None) -> str:
     """The table for a README or a terminal, in the unit of its metric; where None, that which the rows name."""
     _checked_rows(results)
-    metric_name, metric_unit, lower_is_better, scale = metric or metric_of(results)
-    rows = results_table(results, lower_is_better=lower_is_better)
-    floor = floor_of(results) * scale
-    lines = [["model", "parameters", "seeds", "ours", "paper", "difference"]]
-    for row in rows:
-        ours = with_spread(row.mean * scale, row.std * scale)
-        paper = with_spread_as_printed(row.paper * scale, row.paper_std * scale)
-        lines.append(
-            [
-                row.label,
-                count(row.parameters),
-                seeds_text(row),
-                f"**{ours}**" if row.best else ours,
-                f"**{paper}**" if row.paper_best else paper,
-                difference_text(row, scale, metric_unit),
-            ]
-        )
+    metric = metric or metric_of(results)
+    rows = results_table(results, lower_is_better=metric.lower_is_better)
+    floor = floor_of(results) * metric.scale
+    head = ["model", "parameters", "seeds", "ours", "paper", "difference"]
     if math.isfinite(floor):
-        for line, cell in zip(
-            lines, ["over the floor", *(signed(row.excess * scale, row.mean * scale) for row in rows)], strict=True
-        ):
-            line.append(cell)
-    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+        head.append("over the floor")
+    lines = [head, *(_markdown_cells(row, metric)[: len(head)] for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
     text = [_markdown_line(line, widths) for line in lines]
     text.insert(1, "|" + "|".join("-" * (width + 1) + (":" if i else "-") for i, width in enumerate(widths)) + "|")
-    unit = f", {metric_unit}" if metric_unit else ""
-    text.append(f"\n{metric_name}{unit}; mean ± standard deviation over the seeds.")
+    unit = f", {metric.metric_unit}" if metric.metric_unit else ""
+    note = f"{metric.metric_name}{unit}; mean ± standard deviation over the seeds."
     if math.isfinite(floor):
-        text[-1] += f" Floor, which no predictor can beat: {measured(floor)}."
+        note += f" Floor, which no predictor can beat: {measured(floor)}."
     if any(row.diverged for row in rows):
-        text[-1] += " A row with a diverged seed is never the best one."
+        note += " A row with a diverged seed is never the best one."
     if results.get("quick"):
-        text[-1] += " Quick run: not comparable with the paper."
-    return "\n".join(text) + "\n"
+        note += " Quick run: not comparable with the paper."
+    return "\n".join([*text, "", note]) + "\n"
+
+
+def _markdown_cells(row: Row, metric: Metric) -> list[str]:
+    scale = metric.scale
+    ours = with_spread(row.mean * scale, row.std * scale)
+    paper = with_spread_as_printed(row.paper * scale, row.paper_std * scale)
+    return [
+        row.label,
+        count(row.parameters),
+        seeds_text(row),
+        f"**{ours}**" if row.best else ours,
+        f"**{paper}**" if row.paper_best else paper,
+        difference_text(row, scale, metric.metric_unit),
+        signed(row.excess * scale, row.mean * scale),
+    ]
 
 
 def seeds_text(row: Row) -> str:
@@ -211,7 +305,7 @@ def _least(values: Sequence[float]) -> int | None:
 
 
 def _labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A row's own label, or its model and size, and of the rest what it takes to tell all rows apart."""
+    """A row's own label, or its model and size, and of the rest what it takes to make all labels differ."""
     labels = [row.get("label") or _name(row) for row in rows]
     for key, text in (
         ("max_depth", "depth {}"),

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from drawing import Drawing
+from matplotlib.figure import Figure
 
-from ..drawing import Drawing
-from ..palette import INK, MUTED
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from eirehn.report.palette import INK, MUTED
 
 HYPER, ELASTIC, CARRY = "#d55e00", "#0072b2", "#00875f"
 

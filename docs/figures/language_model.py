@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from ..drawing import Drawing
-from ..palette import LINE, MUTED, PAPER
+from drawing import Drawing
+from matplotlib.figure import Figure
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from eirehn.report.palette import LINE, MUTED, PAPER
 
 WORDS = ("the", "company", "said", "it")
 LEFT_OUT = "said"

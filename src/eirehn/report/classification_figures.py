@@ -1,0 +1,280 @@
+"""Figures of classification: confusion matrices, accuracy and depth by class, and single test sequences."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
+
+from .content import ClassDepth, Confusion, Window
+from .figures import COLOURS, LARGE, SPENT, Floats, Panel, array, canvas, from_to, shade
+from .palette import FLOOR, GRID, INK, MUTED, PAPER, Palette, tint
+from .tables import MISSING
+
+NUMBERED = 12
+"""Classes up to which the number fits into its cell."""
+WRONG = FLOOR
+# Ink stays readable on the strongest tint, in both schemes.
+FAINT, STRONG = 0.07, 0.5
+MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
+NARROWEST = 0.2
+"""Inner steps that a scale covers at least, so that classes that are all but equal look it."""
+STYLES = ("solid", (0, (4, 1)), (0, (1.2, 0.8)), (0, (5, 1, 1, 1)))
+MOST_GROUPS = 4
+
+Limits = tuple[float, float]
+Group = tuple[str, list[tuple[str, int]]]
+"""A heading, and of each signal under it the name and the column."""
+
+
+def confusion_panels(confusions: Sequence[Confusion], palette: Palette) -> list[Panel]:
+    """Mistakes are tinted on a scale of their own, the same in all: on that of the correct none would be seen."""
+    worst = worst_mistake(confusions)
+    return [_confusion(each, worst, palette) for each in confusions]
+
+
+def worst_mistake(confusions: Sequence[Confusion]) -> float:
+    """The largest share of a class that is predicted as another, where the scale ends; not below 5 %."""
+    return max(0.05, *(float(np.nanmax(mistakes(each), initial=0.0)) for each in confusions))
+
+
+def mistakes(confusion: Confusion) -> Floats:
+    """`confusion.shares` with zeros for what is correct."""
+    return confusion.shares * (1 - np.eye(len(confusion.classes)))
+
+
+def largest_mistakes(confusion: Confusion, number: int) -> list[tuple[str, str, float]]:
+    """True class, predicted class, and the share of the true one that this is, the largest first."""
+    wrong = np.nan_to_num(mistakes(confusion))
+    order = np.argsort(-wrong, axis=None, kind="stable")[:number]
+    pairs = [divmod(int(index), len(confusion.classes)) for index in order]
+    return [(confusion.classes[i], confusion.classes[j], float(wrong[i, j])) for i, j in pairs if wrong[i, j] > 0]
+
+
+def share_text(share: float) -> str:
+    if not share >= 0.0005:
+        return ""
+    return "100" if share == 1 else f"{100 * share:.1f}"
+
+
+def percentage(share: float) -> str:
+    return share_text(share) or ("0" if math.isfinite(share) else MISSING)
+
+
+def strength(share: float) -> float:
+    return FAINT + (STRONG - FAINT) * min(share, 1.0)
+
+
+def mistake_tints() -> list[str]:
+    return [tint(WRONG, strength(step / 6)) for step in range(7)]
+
+
+def _confusion(confusion: Confusion, worst: float, palette: Palette) -> Panel:
+    number = len(confusion.classes)
+    figure, (ax,) = canvas((LARGE[0], min(0.95 + 0.43 * number, LARGE[0])), font=8.0)
+    for (true, predicted), share in np.ndenumerate(confusion.shares):
+        right = true == predicted
+        colour, tint = (palette[confusion.label].colour, share) if right else (WRONG, share / worst)
+        colour, alpha = (colour, strength(float(tint))) if share > 0 else (GRID, 0.5)
+        cell = Rectangle((predicted - 0.47, true - 0.47), 0.94, 0.94, facecolor=colour, alpha=alpha, linewidth=0)
+        ax.add_patch(cell)
+        if number <= NUMBERED:
+            text = ax.text(predicted, true, share_text(float(share)), ha="center", va="center_baseline", color=INK)
+            text.set(fontsize=8, fontweight="bold" if right else "normal")
+    _name_axes(ax, confusion.classes)
+    words = [
+        f"{name} {share_text(float(share)) or '0'} % correct"
+        for name, share in zip(confusion.classes, confusion.shares.diagonal(), strict=True)
+        if math.isfinite(share)
+    ]
+    words += [f"{true} predicted as {wrong}: {100 * s:.1f} %" for true, wrong, s in largest_mistakes(confusion, 4)]
+    total = confusion.summed.sum()
+    title = confusion.label + (f": {100 * confusion.summed.trace() / total:.2f} % correct" if total else "")
+    return Panel(title, figure, f"Confusion matrix of {confusion.label}. {'; '.join(words)}.")
+
+
+def _name_axes(ax: Axes, classes: Sequence[str]) -> None:
+    number = len(classes)
+    names = [wrapped(name) for name in classes]
+    ax.set(xlim=(-0.5, number - 0.5), ylim=(number - 0.5, -0.5), xlabel="predicted class", ylabel="true class")
+    ax.set_yticks(range(number), names)
+    # Words that are broader than their cell stand upright.
+    broad = max(len(line) for name in names for line in name.split("\n")) * number > 66
+    ax.set_xticks(range(number), list(classes) if broad else names, rotation=90 if broad else 0)
+    for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
+        label.set(parse_math=False, fontsize=7.5 if number <= NUMBERED else 6.0, color=MUTED, linespacing=1.0)
+    ax.tick_params(length=0)
+    ax.spines[:].set_visible(False)
+    ax.grid(False)
+
+
+def wrapped(name: str) -> str:
+    """In two lines where it has a space, broken where these come out shortest."""
+    spaces = [index for index, letter in enumerate(name) if letter == " "]
+    if not spaces:
+        return name
+    middle = min(spaces, key=lambda index: max(index, len(name) - index - 1))
+    return name[:middle] + "\n" + name[middle + 1 :]
+
+
+def class_marker(index: int) -> str:
+    return MARKERS[index % len(MARKERS)]
+
+
+def varies(part: ClassDepth) -> bool:
+    """Whether a reader could see that the classes differ in depth."""
+    depth = array(part.depth)
+    return bool(np.nanmax(depth, initial=-math.inf) - np.nanmin(depth, initial=math.inf) >= 0.05)
+
+
+def class_range(part: ClassDepth) -> str:
+    known = {name: float(d) for name, d in zip(part.classes, array(part.depth), strict=True) if math.isfinite(d)}
+    if len(known) < 2:
+        return ""
+    if not varies(part):
+        return f"{part.label} spends the same on every class, {max(known.values()):.2f}."
+    return f"{part.label} spends {from_to(known)}."
+
+
+def class_depth_panels(parts: Sequence[ClassDepth], palette: Palette) -> list[Panel]:
+    """Accuracy of each class against the depth spent on it, all on one scale."""
+    accuracy = np.concatenate([_reach(part.accuracy, part.accuracy_std) for part in parts])
+    low = max(100 * float(np.nanmin(accuracy, initial=1.0)), 0.0)
+    depth = np.concatenate([_reach(part.depth, part.depth_std) for part in parts])
+    least, most = float(np.nanmin(depth, initial=math.inf)), float(np.nanmax(depth, initial=-math.inf))
+    half = max(0.6 * (most - least), NARROWEST / 2)
+    centre = (least + most) / 2 if least <= most else 0.0
+    margin = 0.12 * (100 - low) or 1.0
+    limits = (max(centre - half, 0.0), centre + half), (low - margin, 100 + margin)
+    return [_class_depth(part, limits, palette) for part in parts]
+
+
+def _spread(mean: Floats, std: Sequence[float] | None) -> Floats:
+    return np.zeros_like(mean) if std is None else np.nan_to_num(array(std))
+
+
+def _reach(values: Sequence[float], std: Sequence[float] | None) -> Floats:
+    """Means and the ends of their bars."""
+    mean = array(values)
+    spread = _spread(mean, std)
+    return np.concatenate([mean - spread, mean, mean + spread])
+
+
+def _class_depth(part: ClassDepth, limits: tuple[Limits, Limits], palette: Palette) -> Panel:
+    """The key of the figure names the classes by their markers."""
+    figure, (ax,) = canvas(LARGE)
+    colour = palette[part.label].colour
+    depth, accuracy = array(part.depth), 100 * array(part.accuracy)
+    dx, dy = _spread(depth, part.depth_std), 100 * _spread(accuracy, part.accuracy_std)
+    words = []
+    for index, (name, x, y) in enumerate(zip(part.classes, depth, accuracy, strict=True)):
+        if not math.isfinite(x + y):
+            continue
+        bar: dict[str, Any] = {"color": colour, "linewidth": 1.0, "alpha": 0.55, "zorder": 3}
+        ax.plot([x - dx[index], x + dx[index]], [y, y], **bar)
+        ax.plot([x, x], [y - dy[index], min(y + dy[index], 100.0)], **bar)
+        marker = class_marker(index)
+        ax.plot(x, y, marker, color=colour, markeredgecolor=PAPER, markersize=8, markeredgewidth=0.8, zorder=4)
+        words.append(f"{name}: {y:.1f} % at {x:.2f}")
+    ax.set(xlim=limits[0], ylim=limits[1])
+    ax.set(xlabel="mean inner steps a time step", ylabel="correct (% of the class)")
+    alt = f"Accuracy of each class against its mean inner steps, {part.label}. {'; '.join(words)}."
+    return Panel(part.label, figure, alt)
+
+
+def signal_groups(names: Sequence[str]) -> list[Group]:
+    """Signals that belong together, as `body_acc_x`, `body_acc_y`, …: those that differ in the last word alone."""
+    parts = [re.match(r"(.+)[ _.]([^ _.]+)$", name) for name in names]
+    found: list[Group] = []
+    if all(parts):
+        split = [(part[1], part[2], column) for column, part in enumerate(parts) if part]
+        for heading, members in groupby(split, key=lambda each: each[0]):
+            found.append((heading.replace("_", " "), [(last, column) for _, last, column in members]))
+    if not found or not all(1 < len(members) <= len(COLOURS) for _, members in found):
+        columns = [range(start, min(start + 3, len(names))) for start in range(0, len(names), 3)]
+        found = [(", ".join(names[c] for c in each), [(names[c], c) for c in each]) for each in columns]
+    return found
+
+
+def shared_names(found: Sequence[Group]) -> list[str]:
+    """The names of the lines, where they are the same under each heading."""
+    names = {tuple(name for name, _ in members) for _, members in found}
+    return list(names.pop()) if len(names) == 1 and len(found) > 1 else []
+
+
+def deepest(windows: Sequence[Window]) -> float:
+    return max(1.0, *(float(np.max(array(window.depth))) for window in windows))
+
+
+def window_panels(windows: Sequence[Window]) -> list[Panel]:
+    """The signals, and beneath them the depth: one scale a group of signals, and one of depth, in all of them."""
+    limits: dict[str, Limits] = {}
+    for window in windows:
+        x = _signals(window)
+        for heading, members in signal_groups(window.names)[:MOST_GROUPS]:
+            part = x[:, [column for _, column in members]]
+            low, high = limits.get(heading, (np.inf, -np.inf))
+            limits[heading] = (
+                float(np.nanmin(part, initial=low, where=np.isfinite(part))),
+                float(np.nanmax(part, initial=high, where=np.isfinite(part))),
+            )
+    return [_window(window, limits, deepest(windows)) for window in windows]
+
+
+def _signals(window: Window) -> Floats:
+    return np.stack([array(step) for step in window.signals])  # (T, X)
+
+
+def _window(window: Window, limits: dict[str, Limits], top: float) -> Panel:
+    drawn = signal_groups(window.names)[:MOST_GROUPS]
+    figure, axes = canvas((4.6, 0.55 + 0.82 * len(drawn) + 0.62), [1.0] * len(drawn) + [0.72], 8.0)
+    x, steps = _signals(window), np.arange(1, len(window.signals) + 1)
+    for ax, (heading, members) in zip(axes, drawn, strict=False):
+        for (_, column), colour, style in zip(members, COLOURS, STYLES, strict=False):
+            ax.plot(steps, x[:, column], color=colour, linewidth=1.1, linestyle=style)
+        low, high = limits[heading]
+        if low <= high:
+            margin = 0.05 * (high - low) or 1.0
+            ax.set_ylim(low - margin, high + margin)
+        _head(ax, heading)
+    depth = array(window.depth)
+    _draw_depth(axes[-1], depth, top)
+    _head(axes[-1], "inner steps" if window.layers == 1 else f"inner steps, mean of the {window.layers} layers")
+    for ax in axes:
+        ax.set_xlim(0.5, len(steps) + 0.5)
+    for ax in axes[:-1]:
+        ax.tick_params(bottom=False, labelbottom=False)
+    axes[-1].set_xlabel("time step")
+    mean = float(depth.mean())
+    predicted = "correctly predicted" if window.right else f"predicted as {window.predicted}"
+    words = (
+        f"A window of {window.true}, {predicted} with probability {window.probability:.2f}: {len(drawn)} groups of "
+        f"signals over {len(steps)} time steps, and inner steps from {depth.min():.3g} to {depth.max():.3g}, "
+        f"{mean:.2f} on average."
+    )
+    title = f"✓ {window.true}" if window.right else f"✗ {window.true} predicted as {window.predicted}"
+    title += f": probability {100 * window.probability:.0f} %, {mean:.2f} inner steps"
+    return Panel(title, figure, words)
+
+
+def _head(ax: Axes, text: str) -> None:
+    ax.set_title(text, loc="left", fontsize=8, color=MUTED, pad=2.5, parse_math=False)
+    ax.yaxis.set_major_locator(MaxNLocator(3, steps=[1, 2, 5, 10]))
+
+
+def _draw_depth(ax: Axes, depth: Floats, top: float) -> None:
+    # One bar for each stretch of equal depth: a step each would make the page large.
+    edges = [0, *(np.flatnonzero(np.diff(depth)) + 1).tolist(), len(depth)]
+    starts, ends = np.array(edges[:-1]), np.array(edges[1:])
+    heights = depth[starts]
+    colours = [shade(SPENT, float(height), top) for height in heights]
+    ax.bar(starts + 0.5, heights, width=ends - starts, align="edge", color=colours, linewidth=0)
+    ax.set_ylim(0, 1.08 * top)
+    ax.grid(False, axis="x")

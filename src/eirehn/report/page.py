@@ -1,0 +1,157 @@
+"""The report as one HTML file that needs nothing else: no network, no scripts, no fonts of its own."""
+
+from __future__ import annotations
+
+import io
+import math
+import os
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from importlib.resources import files
+from itertools import groupby
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..files import write_text
+from . import palette, tables
+from .content import Report, TableRow
+from .palette import Palette, css_variables, paint
+from .tables import MISSING, as_float, measured, printed, signed
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from matplotlib.figure import Figure
+
+KEPT = ("command", "experiment", "commit", "machine", "versions", "noise_std", "quick")
+"""What of a results file the page shows beside its rows."""
+PAPER_TABLE = ["model", "parameters", "paper, validation", "ours, validation", "paper, test", "ours, test"]
+PAPER_TABLE += ["ours − paper"]
+
+
+def render(report: Report) -> str:
+    """The page. The same report gives the same text."""
+    try:
+        environment = _environment()
+    except ModuleNotFoundError as error:
+        missing = str(error.name).partition(".")[0]
+        raise ImportError(f"a report needs {missing}: pip install 'eirehn[report]'") from error
+    with warnings.catch_warnings():
+        # The browser draws the text, with fonts that have the letters matplotlib's lacks.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
+        return environment.get_template("template.html").render(
+            report=report,
+            rows=tables.results_table(report.results, lower_is_better=report.lower_is_better),
+            floor=tables.floor_of(report.results),
+            published=[_paper_table(*each) for each in groupby(report.tables, lambda row: row.table)],
+            stored={name: report.results.get(name) for name in KEPT},
+            palette=Palette(_labels(report)),
+        )
+
+
+def _environment() -> Environment:
+    from jinja2 import Environment, PackageLoader, StrictUndefined
+    from markupsafe import Markup
+
+    from . import classification_figures, depth_figures, figures, training_figures
+
+    environment = Environment(
+        loader=PackageLoader("eirehn", "report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.globals.update(
+        figures=figures,
+        training=training_figures,
+        depths=depth_figures,
+        classes=classification_figures,
+        tables=tables,
+        ink=palette,
+        number=as_float,
+        zip=zip,
+        style=Markup(_style()),
+    )
+    environment.filters.update(
+        svg=lambda figure, identity: Markup(inline_svg(figure, identity)),
+        dashes=lambda dash: "none" if isinstance(dash, str) else " ".join(f"{2 * part:g}" for part in dash[1]),
+        paint=paint,
+        count_text=tables.count,
+        class_range=classification_figures.class_range,
+        depth_tint=depth_figures.depth_tint,
+        extremes=depth_figures.extremes,
+        rise=depth_figures.rise,
+    )
+    environment.tests.update(finite=math.isfinite, varying=classification_figures.varies)
+    return environment
+
+
+def _labels(report: Report) -> Iterator[str]:
+    yield from (row.model for row in tables.results_table(report.results))
+    for parts in (
+        *(report.curves, report.histograms, report.savings, report.early, report.true_depth, report.confusions),
+        *(report.class_depths, report.frequencies, report.positions, report.passages),
+    ):
+        yield from (part.label for part in parts)
+
+
+def _paper_table(name: str, rows: Iterable[TableRow]) -> tuple[str, list[str], list[list[str]]]:
+    """Name, head and lines of a table of the paper; what no row has is no column."""
+    lines = [_paper_line(row) for row in rows]
+    filled = [column for column in range(len(PAPER_TABLE)) if any(line[column] != MISSING for line in lines)]
+    return name, [PAPER_TABLE[column] for column in filled], [[line[column] for column in filled] for line in lines]
+
+
+def _paper_line(row: TableRow) -> list[str]:
+    paper, ours = as_float(row.paper_test), as_float(row.test)
+    return [
+        row.model,
+        MISSING if row.millions is None else f"{row.millions:.3g} M",
+        printed(as_float(row.paper_validation)).removesuffix("0"),
+        measured(as_float(row.validation)),
+        printed(paper).removesuffix("0"),
+        measured(ours),
+        signed(ours - paper, ours),
+    ]
+
+
+def write_report(path: str | os.PathLike[str], report: Report) -> Path:
+    """Writes the page to `path`, all of it or nothing: no reader and no crash ever meets half a page."""
+    target = Path(path)
+    write_text(target, render(report))
+    return target
+
+
+def inline_svg(figure: Figure, identity: str) -> str:
+    """What stands inside `<svg>`: the same text for the same figure, in the colours of the page's scheme.
+
+    `identity` keeps its ids apart from those of other figures in the page.
+    """
+    import matplotlib
+
+    buffer = io.StringIO()
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": identity, "path.simplify": True}):
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(buffer, format="svg", metadata=nothing, transparent=True)
+    text = buffer.getvalue()
+    body = text[text.index(">", text.index("<svg")) + 1 : text.rindex("</svg>")]
+    for pattern, replacement in (
+        # matplotlib's rule for `*` would reach the whole page, whose own style sheet has it instead.
+        (r"<defs>\s*<style.*?</style>\s*</defs>", ""),
+        (r"(<g) id=\"[^\"]*\"", r"\1"),
+        # The page's font, however this matplotlib writes its own.
+        (r"font: [^;\"]*?([\d.]+px)[^;\"]*", r"font-size: \1"),
+        (r"font-family: [^;\"]*;?\s*", ""),
+        (r' transform="rotate\(-0 [^"]*"', ""),
+        (r"\s*\n\s*", " "),
+        (r'(?<=[ "])(-?\d+\.\d{2})\d+(?=[ "])', r"\1"),
+        (r"> <", "><"),
+    ):
+        body = re.sub(pattern, replacement, body, flags=re.DOTALL)
+    return re.sub(r"#[0-9a-f]{6}\b", lambda found: paint(found[0]), body)
+
+
+def _style() -> str:
+    sheet = files(__package__).joinpath("style.css").read_text("utf-8")
+    return sheet.replace("/* light */", css_variables(False)).replace("/* dark */", css_variables(True))

@@ -1,1 +1,0 @@
-"""The sections of the page, each a function of the report and its palette that returns HTML."""
