@@ -13,9 +13,9 @@ from helpers.language import small_language_recipe, written
 from torch import Tensor
 
 import eirehn.training.fit as fit
+from eirehn import use_backend
 from eirehn.generation import generate, trained_language_model
 from eirehn.loading import read_values
-from eirehn.ops.backend import use_backend
 from eirehn.training.evaluation import evaluate
 from eirehn.training.modules import Task
 from eirehn.training.recipe import Hardware, Recipe
