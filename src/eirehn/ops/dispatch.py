@@ -10,10 +10,8 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import lru_cache
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import numpy.typing as npt
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
@@ -22,6 +20,10 @@ from ..cells import ACTCell, EIREHNCell, RecurrentCell
 from ..cells.base import traced, transformed
 from . import reference
 from .weights import Weights
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 HAS_NUMBA, HAS_TRITON = (importlib.util.find_spec(name) is not None for name in ("numba", "triton"))
 BACKENDS = ("auto", "reference", "cpu", "triton", "cuda")
@@ -415,6 +417,8 @@ def _whole(tensor: Tensor | None, alone: bool) -> Any:
 
 @lru_cache(maxsize=64)
 def _sizes(batch_sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    import numpy as np
+
     return np.array(batch_sizes, np.int64)
 
 
