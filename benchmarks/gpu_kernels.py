@@ -25,7 +25,7 @@ import torch
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
 from gpu_timing import captured, milliseconds, say
-from test_ops_triton import Case, Problem, errors, make
+from helpers.gpu_problems import Case, Problem, errors, make
 
 from eirehn.ops.triton import Launch, backward, default_launch, forward
 

@@ -25,9 +25,9 @@ from torch import Tensor
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 
-from gpu_large_step import training_step
+from gpu_large_step import Way, training_step
 from gpu_timing import captured, milliseconds, say
-from test_ops_triton import Case, Problem, expected, make
+from helpers.gpu_problems import Case, Problem, expected, make
 
 from eirehn.ops.triton.large import LargeLaunch, backward, default_launch, forward
 
@@ -36,20 +36,20 @@ SHORT = Case(
     kind="paper", H=1200, Z=600, sizes=(20, 20, 13), R=3, gates="never", costed=False, dtype=torch.bfloat16
 )
 LAUNCHES = [
-    default_launch(torch.bfloat16),
-    LargeLaunch(num_stages=4),
-    LargeLaunch(num_stages=3),
-    LargeLaunch(num_stages=5),
-    LargeLaunch(num_stages=6),
-    LargeLaunch(step=32, num_stages=6),
-    LargeLaunch(step=32, num_stages=8),
-    LargeLaunch(num_stages=4, back_rows=8),
-    LargeLaunch(num_stages=5, back_rows=8),
-    LargeLaunch(num_stages=4, rows=16),
-    LargeLaunch(num_stages=4, hyper_rows=32),
-    LargeLaunch(num_stages=4, num_warps=8),
-    LargeLaunch(num_stages=4, spin="load"),
-    LargeLaunch(split=4, step=32, num_stages=5, back_rows=8),
+    Way(default_launch(torch.bfloat16), cuda=True),
+    Way(LargeLaunch(num_stages=4)),
+    Way(LargeLaunch(num_stages=3)),
+    Way(LargeLaunch(num_stages=5)),
+    Way(LargeLaunch(num_stages=6)),
+    Way(LargeLaunch(step=32, num_stages=6)),
+    Way(LargeLaunch(step=32, num_stages=8)),
+    Way(LargeLaunch(num_stages=4, back_rows=8)),
+    Way(LargeLaunch(num_stages=5, back_rows=8)),
+    Way(LargeLaunch(num_stages=4, rows=16)),
+    Way(LargeLaunch(num_stages=4, hyper_rows=32)),
+    Way(LargeLaunch(num_stages=4, num_warps=8)),
+    Way(LargeLaunch(num_stages=4, spin="load")),
+    Way(LargeLaunch(split=4, step=32, num_stages=5, back_rows=8)),
 ]
 
 
@@ -59,9 +59,9 @@ def floating(problem: Problem) -> Problem:
     return problem
 
 
-def passes(case: Case, problem: Problem, launch: LargeLaunch) -> tuple[Callable[[], Any], Callable[[], Any]]:
+def passes(case: Case, problem: Problem, launch: Way) -> tuple[Callable[[], Any], Callable[[], Any]]:
     arguments = (problem.u, problem.h0, problem.weights, problem.batch_sizes, problem.offsets)
-    options: dict[str, Any] = {"kind": case.kind, "max_depth": case.R, "launch": launch}
+    options: dict[str, Any] = {"kind": case.kind, "max_depth": case.R, **launch._asdict()}
 
     def ahead() -> Any:
         return forward(*arguments, **options, keep=True)
@@ -74,7 +74,7 @@ def passes(case: Case, problem: Problem, launch: LargeLaunch) -> tuple[Callable[
     return ahead, back
 
 
-def worst(problem: Problem, want: dict[str, Tensor], launch: LargeLaunch) -> tuple[str, float]:
+def worst(problem: Problem, want: dict[str, Tensor], launch: Way) -> tuple[str, float]:
     """The tensor with the largest error over its largest value."""
     ahead, back = passes(SHORT, problem, launch)
     out, (d_u, d_h0, grads) = ahead()[0], back()
@@ -134,10 +134,10 @@ def time_steps(ahead: int, back: int) -> None:
     say(f"  as a CUDA graph     {milliseconds(captured(step)):.3f} ms")
 
 
-def describe(launch: LargeLaunch) -> str:
-    if launch.resident:
-        return "resident"
-    default = LargeLaunch()
+def describe(way: Way) -> str:
+    if way.cuda:
+        return "cuda"
+    launch, default = way.launch, LargeLaunch()
     words = [f"split={launch.split} warps={launch.num_warps} step={launch.step} stages={launch.num_stages}"]
     for name in ("block", "units", "rows", "hyper_rows", "back_rows", "spin"):
         if getattr(launch, name) != getattr(default, name):
@@ -145,7 +145,7 @@ def describe(launch: LargeLaunch) -> str:
     return " ".join(words)
 
 
-def matches(launch: LargeLaunch, texts: str) -> bool:
+def matches(launch: Way, texts: str) -> bool:
     return any(text in describe(launch) for text in texts.split(","))
 
 

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eirehn.ops.triton import Weights
 from eirehn.ops.triton.large import LargeLaunch, backward, forward
+from eirehn.ops.weights import Weights
 
 WORDS = 10_000
+
+
+class Way(NamedTuple):
+    """How a pass is run: by Triton's kernels, or by those in CUDA C++ where they fit."""
+
+    launch: LargeLaunch
+    cuda: bool = False
 
 
 class Recurrence(torch.autograd.Function):
@@ -21,8 +28,8 @@ class Recurrence(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        ahead: LargeLaunch,
-        back: LargeLaunch,
+        ahead: Way,
+        back: Way,
         sizes: tuple[Tensor, Tensor],
         u: Tensor,
         h0: Tensor,
@@ -31,7 +38,7 @@ class Recurrence(torch.autograd.Function):
         ctx.back, ctx.sizes = back, sizes
         weights = Weights(*(each[None] for each in w))
         out, _, _, saved = forward(
-            u[None], h0[None], weights, *sizes, kind="paper", max_depth=4, launch=ahead, keep=True,
+            u[None], h0[None], weights, *sizes, kind="paper", max_depth=4, **ahead._asdict(), keep=True,
             out_dtype=torch.float32,
         )  # fmt: skip
         ctx.save_for_backward(u, h0, out, *w)
@@ -44,12 +51,12 @@ class Recurrence(torch.autograd.Function):
         weights = Weights(*(each[None] for each in w))
         d_u, d_h0, grads = backward(
             u[None], h0[None], weights, *ctx.sizes, out, d_out.contiguous()[None], None, kind="paper",
-            max_depth=4, launch=ctx.back, saved=ctx.saved,
+            max_depth=4, **ctx.back._asdict(), saved=ctx.saved,
         )  # fmt: skip
         return None, None, None, d_u[0], d_h0[0], *(each[0] for each in grads)
 
 
-def training_step(ahead: LargeLaunch, back: LargeLaunch) -> Callable[[], object]:
+def training_step(ahead: Way, back: LargeLaunch) -> Callable[[], object]:
     """Tied embedding and softmax in bfloat16, master weights, clipping and SGD in float32."""
     H, Z, T, B = 1200, 600, 35, 20
     generator = torch.Generator(device="cuda").manual_seed(0)

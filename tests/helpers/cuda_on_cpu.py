@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from eirehn.ops.cuda.machine import Kernel
+import torch
+
+from eirehn.ops.cuda import nvrtc
+from eirehn.ops.cuda.machine import MACHINES, Kernel
 
 HERE = Path(__file__).parent / "emulation"
 COMPILER = shutil.which("g++")
@@ -51,3 +55,25 @@ def sanitizer(name: str) -> str | None:
     asked = [COMPILER, f"-print-file-name=lib{name}.so"]
     path = Path(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
     return str(path.resolve()) if path.is_absolute() else None
+
+
+@dataclass(frozen=True)
+class Refusing(Emulated):
+    error: type[Exception] = nvrtc.CompileError
+
+    def build(self, source: str, name: str, memory: int) -> Kernel:
+        raise self.error("not today")
+
+
+def run_sanitized(kind: str, processors: int, memory: int, folder: str) -> None:
+    """Both passes, with 16 units a block: where units do not fill a tile, products also read sums that others
+    write, and nobody takes what they make of them."""
+    os.environ.pop("LD_PRELOAD")  # not for the compiler
+    machine = Emulated(Path(folder), processors, memory, options=("-g", "-fsanitize=thread"))
+    MACHINES["cpu"] = lambda index: machine
+    from helpers.gpu_problems import PHASES, Case, found, make
+
+    options = {"launch": PHASES, "cuda": True, "dtype": torch.bfloat16}
+    case = Case(kind=kind, H=48, Z=30, sizes=(3, 3, 2), masked=True, kept=True, **options)
+    found(case, make(case, "cpu"))
+    assert machine.launched == ["forward_pass", "backward_pass"]

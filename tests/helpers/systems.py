@@ -20,6 +20,7 @@ SYSTEMS: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
     **{f"ACT-{cell}": (eirehn.ACT, {"cell": cell, "max_depth": 5}) for cell in ("RNN", "GRU", "LSTM")},
 }
 HIGHWAY = [name for name in SYSTEMS if not name.startswith("ACT")]
+FUSED = [name for name in HIGHWAY if name not in ("EIREHN-outer", "EIREHN-none")]
 ELASTIC = [name for name in HIGHWAY if "REHN" in name]
 # The three ways a network can be built; the other options differ in arithmetic alone.
 KINDS = ["RHN", "SREHN", "EIREHN-paper", "ACT-LSTM"]
@@ -48,6 +49,16 @@ def enliven(layer: nn.Module) -> None:
                 parameter.add_(3.0)
             if name.endswith("b_p"):
                 parameter.sub_(2.0)
+
+
+def moderate(name: str, X: int, H: int, **options: Any) -> Any:
+    """Weights with which a rounding does not grow from step to step, however many units there are."""
+    layer = make(name, X, H, **options)
+    with torch.no_grad():
+        for key, value in layer.named_parameters():
+            if value.dim() > 1 and ".W_a" not in key:
+                value.mul_(min(1.0, 2 / H**0.5))
+    return layer
 
 
 def draw(layer: Any, steps: int, batch: int, *, seed: int = 1) -> tuple[Tensor, Any]:
@@ -95,3 +106,13 @@ def parts(state: Any) -> tuple[Tensor, ...]:
 
 def joined(state: Any) -> Tensor:
     return torch.cat(parts(state), -1)
+
+
+def stream_of(layer: Any, *tensors: Tensor | None, max_depth: int = 3) -> Any:
+    """The kernel for one sample, or None where it cannot run."""
+    from eirehn.ops.cpu.call import stream
+
+    cell = layer.cells[0]
+    values = [getattr(cell, name) for name in cell.parameter_names]
+    kind = getattr(cell, "weight_update", "none")
+    return stream(kind, cell.parameter_names, (*tensors, None, *values), max_depth=max_depth, reverse=False)

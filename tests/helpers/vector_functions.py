@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from eirehn.ops.cpu.vectors import half_tile, lane_count, load, store, vexpm1, vsigmoid, vtanh, whole_tile
+from eirehn.ops.cpu.simd import half_tile, lane_count, load, store, vexpm1, vsigmoid, vtanh, whole_tile
 
 
 @njit

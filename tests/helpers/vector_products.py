@@ -9,7 +9,7 @@ from numba import njit
 
 from eirehn.ops.cpu.layout import BLOCK, lanes_of, padded
 from eirehn.ops.cpu.products import outer_sums, product
-from eirehn.ops.cpu.vectors import REGISTER_BYTES, REGISTERS, half_tile, whole_tile
+from eirehn.ops.cpu.simd import REGISTER_BYTES, REGISTERS, half_tile, whole_tile
 
 
 @njit

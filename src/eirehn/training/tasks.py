@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils._pytree import tree_map
 
-from ..ops.entropy import cross_entropies
+from ..ops import cross_entropies
 from .config import ClassifierOptimisation, LanguageOptimisation
 from .ensemble import Model
 from .task import Task

@@ -1,5 +1,5 @@
 """Fast recurrences on the CPU. Nothing is compiled, and numba is not imported, before the first call."""
 
-from .recurrence import Gradients, Parameters, Recurrence, Result, backward, forward
+from .recurrence import Gradients, Projection, Recurrence, Result
 
-__all__ = ["Gradients", "Parameters", "Recurrence", "Result", "backward", "forward"]
+__all__ = ["Gradients", "Projection", "Recurrence", "Result"]

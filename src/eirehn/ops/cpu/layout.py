@@ -47,7 +47,7 @@ class Shape(NamedTuple):
         return (3 if self.elastic else 2) * self.H
 
 
-class Weights(NamedTuple):
+class Packed(NamedTuple):
     """Offsets into one member's packed weights. The transposes stand last: the forward pass has none."""
 
     W_h: int
@@ -246,7 +246,7 @@ def _place(sizes: dict[str, int], start: int = 0) -> dict[str, int]:
 
 
 @lru_cache(maxsize=64)
-def weights_of(s: Shape) -> Weights:
+def packed_of(s: Shape) -> Packed:
     H, Z, G = s.H, s.Z, s.G
     A = H if s.elastic else 0
     first = _place(
@@ -275,7 +275,7 @@ def weights_of(s: Shape) -> Weights:
         "P_T": padded(Z) * G,
         "W_x_T": padded(s.X) * s.U,
     }
-    return Weights(**first, forward_size=forward_size, **_place(transposes, forward_size))
+    return Packed(**first, forward_size=forward_size, **_place(transposes, forward_size))
 
 
 @lru_cache(maxsize=64)

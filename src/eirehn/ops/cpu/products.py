@@ -16,7 +16,7 @@ from numba.core import types
 from numba.extending import intrinsic
 
 from .layout import BLOCK
-from .vectors import (
+from .simd import (
     REGISTERS,
     Loop,
     Vec,

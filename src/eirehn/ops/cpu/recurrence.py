@@ -11,22 +11,22 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from . import memory, pool
-from .kernels import kernels
+from ..weights import Weights
+from . import runtime
 from .layout import (
     KINDS,
     Backward,
     Forward,
+    Packed,
     Shape,
     Sums,
-    Weights,
     backward_of,
     forward_of,
     lanes_of,
+    packed_of,
     parameter_shapes,
     shape_of,
     sums_of,
-    weights_of,
 )
 
 Array = npt.NDArray[Any]
@@ -37,27 +37,15 @@ _SUMS = 1 << 20  # elements: above, workers take several tiles at a time, to kee
 _ALONE_NS = 60_000.0  # less work than this is done before a second thread would have begun
 
 
-class Parameters(NamedTuple):
-    """What the recurrence depends on, with a leading axis for the members of an ensemble (E = 1 for one model).
+class Projection(NamedTuple):
+    """What makes u of x, or the gradients, with a leading axis for the members of an ensemble."""
 
-    Without `W_ah` the depth is fixed. `alpha` and `beta` are those after softplus and sigmoid. `z1` and what
-    follows belong to the hypernetwork; `P_bar` and `b_bar` to a gated update. All are float32 or all float64.
-    """
+    W_x: Array  # (E, 3H, X): W_x over W_ax, or (E, 2H, X) at fixed depth
+    b_a: Array | None = None  # (E, H)
 
-    W_h: Array  # (E, 2H, H), or (E, depth, 2H, H) for own weights at every inner step
-    b: Array  # (E, 2H), or (E, depth, 2H)
-    W_ah: Array | None = None  # (E, H, H)
-    alpha: Array | None = None  # (E, H)
-    beta: Array | None = None  # (E, H)
-    z1: Array | None = None  # (E, Z)
-    W_zs: Array | None = None  # (E, Z, 2H)
-    W_z: Array | None = None  # (E, Z, Z)
-    b_z: Array | None = None  # (E, Z)
-    P: Array | None = None  # (E, 2H, Z)
-    P_bar: Array | None = None  # (E, 2H, Z)
-    b_bar: Array | None = None  # (E, 2H)
-    W_x: Array | None = None  # (E, 3H, X): W_x over W_ax, or (E, 2H, X) at fixed depth; None where u is given
-    b_a: Array | None = None  # (E, H), with W_x
+
+NAMES = Weights._fields + Projection._fields
+"""In the order in which the kernels take them."""
 
 
 class Result(NamedTuple):
@@ -69,14 +57,15 @@ class Result(NamedTuple):
 class Gradients(NamedTuple):
     inputs: Array | None  # of x or u
     h0: Array
-    parameters: Parameters  # None where the parameter is
+    weights: Weights[Array]  # None where the weight is
+    projection: Projection | None
 
 
 class Plan(NamedTuple):
     """What follows from shapes alone."""
 
     shape: Shape
-    weights: Weights
+    packed: Packed
     forward: tuple[Forward, Forward]  # scratch memory of a tile with all lanes, and with half
     backward: tuple[Backward, Backward]
     sums: Sums
@@ -109,7 +98,7 @@ def _plan(
     per_step = 2 * H * H + Z * (2 * H + Z) + s.G * Z + 20 * (4 * H + s.G)
     return Plan(
         s,
-        weights_of(s),
+        packed_of(s),
         (forward_of(s), forward_of(half)),
         (backward_of(s), backward_of(half)),
         sums_of(s),
@@ -121,12 +110,24 @@ def _plan(
 
 
 class Recurrence:
-    """Whole sequences, to be run forward and then, if wanted, backward. `forward` says what the arguments are."""
+    """Whole sequences, to be run forward and then, if wanted, backward.
+
+    Args:
+        kind: the weight update, a key of `layout.KINDS`; "none" without a hypernetwork.
+        weights: all float32 or all float64.
+        inputs: u (E, N, 3H), what the input contributes: `W_x x`, then `W_ax x + b_a`; (E, N, 2H) at fixed depth.
+            With a `projection`, x (E, N, X). Rows lie as in a `PackedSequence`.
+        h0: (E, B, H).
+        mask: (E, B, H), factors on what the products `W_h h` and `W_ah h` read, or None.
+        batch_sizes: (T,) int64, samples still running at each step; not increasing.
+        max_depth: inner steps at most (exactly so many at fixed depth).
+        reverse: from the last time step to the first.
+    """
 
     def __init__(
         self,
         kind: str,
-        parameters: Parameters,
+        weights: Weights[Array],
         inputs: Array,
         h0: Array,
         mask: Array | None,
@@ -134,29 +135,32 @@ class Recurrence:
         *,
         max_depth: int,
         reverse: bool = False,
+        projection: Projection | None = None,
     ) -> None:
         self.dtype, self.reverse = inputs.dtype, reverse
         members, rows, width = inputs.shape
-        Z = 0 if parameters.z1 is None else parameters.z1.shape[-1]
-        X = 0 if parameters.W_x is None else width
-        sets = parameters.W_h.shape[1] if parameters.W_h.ndim == 4 else 1
+        Z = 0 if weights.z1 is None else weights.z1.shape[-1]
+        X = 0 if projection is None else width
+        sets = weights.W_h.shape[1] if weights.W_h.ndim == 4 else 1
         self.lanes = lanes_of(self.dtype.itemsize)
         self.batch_sizes = batch_sizes.astype(np.int64, copy=False).tobytes()
         self.plan = plan = _plan(
-            KINDS[kind], h0.shape[-1], Z, X, max_depth, sets, parameters.W_ah is not None, self.lanes, members,
+            KINDS[kind], h0.shape[-1], Z, X, max_depth, sets, weights.W_ah is not None, self.lanes, members,
             self.batch_sizes,
         )  # fmt: skip
         self.rows = rows
-        self._check(parameters, inputs, h0, mask)
-        self.shapes = inputs.shape, h0.shape, [None if p is None else p.shape for p in parameters]
+        self.projects = projection is not None
+        given = dict(zip(NAMES, (*weights, *(projection or (None, None))), strict=True))
+        self._check(given, inputs, h0, mask)
+        self.shapes = inputs.shape, h0.shape, [None if p is None else p.shape for p in given.values()]
         self.none = np.empty(0, self.dtype)
         masks = self.none if mask is None else flat(mask)
         self.data = flat(inputs), flat(h0), masks, mask is not None, plan.sizes, plan.starts, reverse
-        self.flat = [self.none if p is None else flat(p) for p in parameters]
+        self.flat = [self.none if p is None else flat(p) for p in given.values()]
         self.limit = self.dtype.type(LIMIT[self.dtype.itemsize])
-        self.kept: tuple[memory.Bytes, Array] | None = None
+        self.kept: tuple[runtime.Bytes, Array] | None = None
 
-    def _check(self, parameters: Parameters, inputs: Array, h0: Array, mask: Array | None) -> None:
+    def _check(self, given: dict[str, Array | None], inputs: Array, h0: Array, mask: Array | None) -> None:
         """The kernels read through bare pointers: what does not fit must not reach them."""
         s, E = self.plan.shape, self.plan.members
         name = "x" if s.X else "u"
@@ -166,18 +170,18 @@ class Recurrence:
                 check_shape(name, state.shape, (E, int(self.plan.sizes[0]), s.H))
                 check_dtype(name, state, self.dtype)
         for name, shape in parameter_shapes(s).items():
-            parameter = getattr(parameters, name)
+            parameter = given[name]
             if parameter is None:
                 raise ValueError(f"{name} must be given for this kind of network, got None")
             check_dtype(name, parameter, self.dtype)
             if parameter.size != E * math.prod(shape):
                 check_shape(name, parameter.shape, (E, *shape))
 
-    def _packed(self, with_backward: bool) -> tuple[memory.Bytes, Array]:
+    def _packed(self, with_backward: bool) -> tuple[runtime.Bytes, Array]:
         plan = self.plan
-        size = plan.weights.size if with_backward else plan.weights.forward_size
-        taken = memory.take(plan.members * size, self.dtype)
-        kernels().pack(plan.shape, plan.weights, with_backward, *self.flat, self.limit, taken[1], size)
+        size = plan.packed.size if with_backward else plan.packed.forward_size
+        taken = runtime.take(plan.members * size, self.dtype)
+        runtime.kernels().pack(plan.shape, plan.packed, with_backward, *self.flat, self.limit, taken[1], size)
         return taken
 
     def _shared_out(self, passes: float) -> tuple[int, int, int]:
@@ -200,7 +204,7 @@ class Recurrence:
     def _run(self, workers: int, parts: int, scratch: int, kernel: Callable[..., None]) -> None:
         """`kernel(members, parts, progress, patience, scratch)` by every worker."""
         total, progress = self.plan.members * parts, np.zeros(2, np.int64)
-        taken = [memory.take(scratch, self.dtype) for _ in range(workers)]
+        taken = [runtime.take(scratch, self.dtype) for _ in range(workers)]
 
         def own() -> None:
             kernel(self.plan.members, parts, progress, _PATIENCE if workers > 1 else 0, taken[0][1])
@@ -209,30 +213,32 @@ class Recurrence:
             if progress[0] < total:
                 kernel(self.plan.members, parts, progress, 0, taken[number][1])
 
-        pool.run(own, [partial(help_with, each) for each in range(1, workers)], lambda: bool(progress[1] >= total))
+        runtime.run_shared(
+            own, [partial(help_with, each) for each in range(1, workers)], lambda: bool(progress[1] >= total)
+        )
         for raw, _ in taken:
-            memory.give(raw)
+            runtime.give(raw)
 
     def forward(self, *, backward_follows: bool = False) -> Result:
         plan = self.plan
         s, f = plan.shape, plan.forward
         rows = plan.members, self.rows
-        out = memory.empty((*rows, s.H), self.dtype)
-        depth = memory.empty(rows, np.int64)
-        cost = memory.empty(rows, self.dtype)
+        out = runtime.empty((*rows, s.H), self.dtype)
+        depth = runtime.empty(rows, np.int64)
+        cost = runtime.empty(rows, self.dtype)
         results = out.reshape(-1), depth.reshape(-1), cost.reshape(-1)
         raw, packed = self._packed(backward_follows)
-        kernel, size, data = kernels().forward, packed.size // plan.members, self.data
+        kernel, size, data = runtime.kernels().forward, packed.size // plan.members, self.data
         workers, span, tiles = self._shared_out(1.0)
 
         def take_part(*work: Any) -> None:
-            kernel(s, plan.weights, *f, packed, size, *data, span, *work, *results)
+            kernel(s, plan.packed, *f, packed, size, *data, span, *work, *results)
 
         self._run(workers, tiles, f[0].size + 2 * s.lanes, take_part)
         if backward_follows:
             self.kept = raw, packed
         else:
-            memory.give(raw)
+            runtime.give(raw)
         return Result(out, depth, cost)
 
     def backward(self, out: Array, d_out: Array, d_cost: Array | None, *, with_inputs: bool = True) -> Gradients:
@@ -245,14 +251,14 @@ class Recurrence:
         if d_cost is not None:
             check_dtype("d_cost", d_cost, self.dtype)
             check_shape("d_cost", d_cost.shape, (plan.members, self.rows))
-        d_inputs = memory.empty(self.shapes[0], self.dtype) if with_inputs or s.X == 0 else None
-        d_h0 = memory.empty(self.shapes[1], self.dtype)
+        d_inputs = runtime.empty(self.shapes[0], self.dtype) if with_inputs or s.X == 0 else None
+        d_h0 = runtime.empty(self.shapes[1], self.dtype)
         workers, span, tiles = self._shared_out(4.0)
         parts = min(tiles, max(-(-workers // plan.members), _SUMS // (plan.members * g.size)))
-        sums_raw, sums = memory.take(plan.members * parts * g.size, self.dtype)
+        sums_raw, sums = runtime.take(plan.members * parts * g.size, self.dtype)
         kept, self.kept = self.kept, None  # there is none when backward runs a second time
         raw, packed = kept or self._packed(True)
-        kernel, size, data = kernels().backward, packed.size // plan.members, self.data
+        kernel, size, data = runtime.kernels().backward, packed.size // plan.members, self.data
         given_too = flat(out), flat(d_out), self.none if d_cost is None else flat(d_cost), d_cost is not None
         results = (
             self.none if d_inputs is None else d_inputs.reshape(-1),
@@ -262,18 +268,20 @@ class Recurrence:
         )
 
         def take_part(*work: Any) -> None:
-            kernel(s, plan.weights, g, *f, packed, size, *data, span, *work, *given_too, *results)
+            kernel(s, plan.packed, g, *f, packed, size, *data, span, *work, *given_too, *results)
 
         self._run(workers, parts, f[0].size + 3 * s.lanes, take_part)
-        gradients = [None if shape is None else memory.empty(shape, self.dtype) for shape in self.shapes[2]]
+        gradients = [None if shape is None else runtime.empty(shape, self.dtype) for shape in self.shapes[2]]
         targets = [self.none if gradient is None else gradient.reshape(-1) for gradient in gradients]
         _, _, _, alpha, _, z1, _, _, _, P, P_bar, *_ = self.flat
-        kernels().collect(
+        runtime.kernels().collect(
             s, g, sums.reshape(plan.members, parts, g.size), alpha, z1, P, P_bar, self.limit, *targets
         )
-        memory.give(raw)
-        memory.give(sums_raw)
-        return Gradients(d_inputs, d_h0, Parameters(*gradients))  # type: ignore[arg-type]  # W_h and b are never None
+        runtime.give(raw)
+        runtime.give(sums_raw)
+        *own, d_W_x, d_b_a = gradients
+        d_weights: Weights[Any] = Weights(*own)
+        return Gradients(d_inputs, d_h0, d_weights, None if d_W_x is None else Projection(d_W_x, d_b_a))
 
 
 def check_shape(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
@@ -290,54 +298,3 @@ def flat(array: Array) -> Array:
     """In order, in one piece, and writable: numba would compile everything once more for an array that is not."""
     flat = array.ravel()
     return flat if flat.flags.writeable else flat.copy()
-
-
-def forward(
-    kind: str,
-    parameters: Parameters,
-    inputs: Array,
-    h0: Array,
-    mask: Array | None,
-    batch_sizes: Array,
-    *,
-    max_depth: int,
-    reverse: bool = False,
-) -> Result:
-    """Runs whole sequences.
-
-    Args:
-        kind: the weight update, a key of `layout.KINDS`; "none" without a hypernetwork.
-        parameters: see `Parameters`.
-        inputs: x (E, N, X), where `W_x` is given; without it u (E, N, 3H), what the input contributes: `W_x x`,
-            then `W_ax x + b_a`; (E, N, 2H) at fixed depth. Rows lie as in a `PackedSequence`.
-        h0: (E, B, H).
-        mask: (E, B, H), factors on what the products `W_h h` and `W_ah h` read, or None.
-        batch_sizes: (T,) int64, samples still running at each step; not increasing.
-        max_depth: inner steps at most (exactly so many at fixed depth).
-        reverse: from the last time step to the first.
-    """
-    given = Recurrence(
-        kind, parameters, inputs, h0, mask, batch_sizes, max_depth=max_depth, reverse=reverse
-    )  # fmt: skip
-    return given.forward()
-
-
-def backward(
-    kind: str,
-    parameters: Parameters,
-    inputs: Array,
-    h0: Array,
-    mask: Array | None,
-    batch_sizes: Array,
-    out: Array,
-    d_out: Array,
-    d_cost: Array | None,
-    *,
-    max_depth: int,
-    reverse: bool = False,
-) -> Gradients:
-    """Gradients, given `forward`'s arguments, its `out`, and the gradients of `out` (E, N, H) and `cost` (E, N)."""
-    given = Recurrence(
-        kind, parameters, inputs, h0, mask, batch_sizes, max_depth=max_depth, reverse=reverse
-    )  # fmt: skip
-    return given.backward(out, d_out, d_cost)

@@ -7,6 +7,7 @@ inner step: those that have no room are brought, one after the other, before the
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Plan(NamedTuple):
         return self.unit_blocks + self.row_blocks
 
 
+@lru_cache(maxsize=256)
 def plan(size: Sizes, processors: int, limit: int, threads: int, *, backward: bool) -> Plan | None:
     """None for what does not fit `processors` blocks of `threads`, with `limit` bytes of shared memory each."""
     row_blocks = -(-size.ZP // ROWS)

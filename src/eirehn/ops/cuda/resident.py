@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ..dispatch import insist
 from . import nvrtc
 from .machine import Kernel, Machine, declared, machine_of, text
 from .plan import Plan, board, plan, samples, sets
@@ -43,14 +44,14 @@ TYPES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def forward_pass(size: Sizes, update: int, given: Given, *, reverse: bool, keep: bool) -> bool:
-    """`given` by the names of `FORWARD`, less the last three. False where these kernels are not for the device, the
-    dtypes or the sizes: nothing was done then."""
+def forward_pass(size: Sizes, update: int, given: Given, *, reverse: bool, keep: bool) -> str | None:
+    """`given` by the names of `FORWARD`, less the last three. Where these kernels are not for the device, the
+    dtypes or the sizes, nothing is done, and the reason returned."""
     more = {"MASKED": given["mask"] is not None, "REVERSE": reverse, "KEEP": keep}
     return _launch("forward", FORWARD, size, update, given, more)
 
 
-def backward_pass(size: Sizes, update: int, given: Given, *, reverse: bool) -> bool:
+def backward_pass(size: Sizes, update: int, given: Given, *, reverse: bool) -> str | None:
     """As `forward_pass`, by the names of `BACKWARD`."""
     costed = size.elastic and given["d_cost"] is not None
     more = {"MASKED": given["mask"] is not None, "REVERSE": reverse, "COSTED": costed}
@@ -59,26 +60,28 @@ def backward_pass(size: Sizes, update: int, given: Given, *, reverse: bool) -> b
 
 def _launch(
     name: str, order: tuple[str, ...], size: Sizes, update: int, given: Given, more: dict[str, bool]
-) -> bool:
+) -> str | None:
     weight = given["W_h"]
     assert weight is not None
     types = types_of(name, given)
     machine = machine_of(weight.device)
-    if types is None or machine is None or not aligned(given):
-        return False
+    if machine is None:
+        return f"no machine for {weight.device}"
+    if types is None or not aligned(given):
+        return "it does not read tensors of these dtypes, or weights that do not begin at a multiple of 16 bytes"
     backward = name == "backward"
     chosen = plan(size, machine.processors, machine.memory, machine.threads, backward=backward)
     if chosen is None:
-        return False
+        return f"the {name} pass does not fit on the chip"
     numbers = constants(size, chosen, update, machine.threads, more)
     kernel = _kernel(machine, name, chosen.memory, tuple(numbers.items()), tuple(types.items()))
-    if kernel is None:
-        return False
+    if isinstance(kernel, str):
+        return kernel
     talk = torch.zeros(_COUNTERS + board(size, backward=backward) // 2, dtype=torch.int32, device=weight.device)
     others = torch.empty(chosen.others, dtype=torch.uint8, device=weight.device) if chosen.others else None
     tensors = given | {"counters": talk, "board": talk[_COUNTERS:], "others": others}
     kernel(chosen.blocks, packed([tensors[each] for each in order], [size.B, size.T, size.R]))
-    return True
+    return None
 
 
 def aligned(given: Given) -> bool:
@@ -120,7 +123,8 @@ def _kernel(
     memory: int,
     constants: tuple[tuple[str, int | bool], ...],
     types: tuple[tuple[str, str], ...],
-) -> Kernel | None:
+) -> Kernel | str:
+    """A kernel, or why there is none."""
     code = source(name, dict(constants), dict(types), machine.hardware)
     try:
         return machine.build(code, f"{name}_pass", memory)
@@ -130,8 +134,9 @@ def _kernel(
                 "the kernels of a large network are loaded at its first call, which a CUDA graph cannot record: "
                 f"run the step once before ({met})"
             ) from met
+        insist("cuda", f"its kernels were not built: {met}")
         warnings.warn(f"the kernels of large networks were not built; Triton's are used: {met}", stacklevel=2)
-        return None
+        return f"its kernels were not built: {met}"
 
 
 def source(name: str, constants: dict[str, int | bool], types: dict[str, str], hardware: str) -> str:

@@ -3,14 +3,13 @@
 Nothing here imports Triton until `forward` or `backward` is called.
 """
 
-from .launch import GATED, KINDS, MAX_HIDDEN, Launch, Weights, available, backward, default_launch, forward
+from .launch import GATED, KINDS, MAX_HIDDEN, Launch, available, backward, default_launch, forward
 
 __all__ = [
     "GATED",
     "KINDS",
     "MAX_HIDDEN",
     "Launch",
-    "Weights",
     "available",
     "backward",
     "default_launch",

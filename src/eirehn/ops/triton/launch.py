@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..weights import Weights
+
 # kind: (weight update's number in pieces.py, has an elastic gate, own weights for each inner step)
 KINDS: dict[str, tuple[int, bool, bool]] = {
     "none": (0, True, False),  # SREHN
@@ -26,24 +28,6 @@ MAX_HIDDEN = 128
 _ALPHA_LIMIT = 87.0  # cells/gate.py cuts α off here
 _MULTIPROCESSORS = 132  # of an H100 or H200; only a choice of warps hangs on it
 _SPLIT = 256  # rows of one product in the weight gradients: many small ones fill the chip, one long one does not
-
-
-class Weights(NamedTuple):
-    """The parameters of E networks as the kernels read them, or their gradients. SREHN has no hypernetwork,
-    and RHN and SRHN have no gate: what a system lacks is None. RHN has R sets of `W_h` and `b`."""
-
-    W_h: Tensor  # (E, 2H, H), RHN (E, R, 2H, H)
-    b: Tensor  # (E, 2H), RHN (E, R, 2H)
-    W_ah: Tensor | None = None  # (E, H, H)
-    alpha: Tensor | None = None  # (E, H) float32, after its softplus
-    beta: Tensor | None = None  # (E, H) float32, after its sigmoid
-    z1: Tensor | None = None  # (E, Z)
-    W_zs: Tensor | None = None  # (E, Z, 2H)
-    W_z: Tensor | None = None  # (E, Z, Z)
-    b_z: Tensor | None = None  # (E, Z)
-    P: Tensor | None = None  # (E, 2H, Z)
-    P_bar: Tensor | None = None  # (E, 2H, Z)
-    b_bar: Tensor | None = None  # (E, 2H)
 
 
 class Launch(NamedTuple):
@@ -110,7 +94,7 @@ def default_launch(
 def forward(
     u: Tensor,
     h0: Tensor,
-    weights: Weights,
+    weights: Weights[Tensor],
     batch_sizes: Tensor,
     offsets: Tensor,
     *,
@@ -164,7 +148,7 @@ def forward(
 def backward(
     u: Tensor,
     h0: Tensor,
-    weights: Weights,
+    weights: Weights[Tensor],
     batch_sizes: Tensor,
     offsets: Tensor,
     out: Tensor,
@@ -176,7 +160,7 @@ def backward(
     mask: Tensor | None = None,
     reverse: bool = False,
     launch: Launch | None = None,
-) -> tuple[Tensor, Tensor, Weights]:
+) -> tuple[Tensor, Tensor, Weights[Tensor]]:
     """The gradients of `u`, `h0` and the weights, each in the dtype of what it belongs to, given `forward`'s
     arguments and `out`, and the gradients `d_out` (E, N, H) and `d_cost` (E, N), None for none."""
     from .backward_kernel import backward_kernel
@@ -254,7 +238,7 @@ class _Columns:
         return found
 
 
-def _gradients(weights: Weights, size: Sizes, total: list[Tensor], *, own: bool) -> Weights:
+def _gradients(weights: Weights[Tensor], size: Sizes, total: list[Tensor], *, own: bool) -> Weights[Tensor]:
     """Takes the sums apart into the gradients of the single weights."""
     H, Z, HP = size.H, size.Z, size.HP
     sums, of_h = total[0], total[1]  # (E, 4 HP + ZP), (E, 3H, H)
@@ -311,7 +295,7 @@ def _launch(
     )
 
 
-def _sizes(u: Tensor, h0: Tensor, weights: Weights, batch_sizes: Tensor, own: bool) -> Sizes:
+def _sizes(u: Tensor, h0: Tensor, weights: Weights[Tensor], batch_sizes: Tensor, own: bool) -> Sizes:
     E, B, H = h0.shape
     if H > MAX_HIDDEN:
         raise ValueError(f"hidden_size must be at most {MAX_HIDDEN} for the small kernels, got {H}")

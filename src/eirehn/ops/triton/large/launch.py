@@ -7,8 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...cuda import backward_pass, forward_pass
-from ..launch import KINDS, Weights
+from ...dispatch import insist
+from ...weights import Weights
+from ..launch import KINDS
 from .plan import LargeLaunch, Saved, buffers, chunks, default_launch, run, sizes_of
 from .weights import (
     Sizes,
@@ -33,7 +34,7 @@ _BACKWARD_ORDER = (
 def forward(
     u: Tensor,
     h0: Tensor,
-    weights: Weights,
+    weights: Weights[Tensor],
     batch_sizes: Tensor,
     offsets: Tensor,
     *,
@@ -44,9 +45,11 @@ def forward(
     out_dtype: torch.dtype | None = None,
     launch: LargeLaunch | None = None,
     keep: bool = False,
+    cuda: bool = False,
 ) -> Any:
     """As `triton.forward`: `out` (E, N, H), `depth` (E, N) int64 and `cost` (E, N) float32, and with `keep`
-    behind them what `backward` takes as `saved`. Members of an ensemble run one after the other."""
+    behind them what `backward` takes as `saved`. Members of an ensemble run one after the other. With `cuda` the
+    kernels of `ops.cuda` make the passes that they can; the memory they work in is the same."""
     from .pieces import depth_kernel
 
     size = sizes_of(u, h0, weights, batch_sizes, kind, max_depth)
@@ -62,7 +65,7 @@ def forward(
         dropout = None if mask is None else mask[e]
         _run_forward(
             u[e], h0[e], own, dropout, batch_sizes, offsets, out[e], Saved(*(each[e] for each in saved)),
-            size, kind, reverse, keep, launch or default_launch(own.W_h.dtype),
+            size, kind, reverse, keep, launch or default_launch(own.W_h.dtype), cuda,
         )  # fmt: skip
         if size.elastic:
             block = min(2048, max(16, 1 << (size.H - 1).bit_length()))
@@ -75,7 +78,7 @@ def forward(
 def backward(
     u: Tensor,
     h0: Tensor,
-    weights: Weights,
+    weights: Weights[Tensor],
     batch_sizes: Tensor,
     offsets: Tensor,
     out: Tensor,
@@ -88,7 +91,8 @@ def backward(
     reverse: bool = False,
     launch: LargeLaunch | None = None,
     saved: Saved | None = None,
-) -> tuple[Tensor, Tensor, Weights]:
+    cuda: bool = False,
+) -> tuple[Tensor, Tensor, Weights[Tensor]]:
     """As `triton.backward`. Without `saved` the forward pass is run again, from `out`, in as many chunks of time
     steps as it takes to stay within `launch.workspace`."""
     size = sizes_of(u, h0, weights, batch_sizes, kind, max_depth)
@@ -105,7 +109,7 @@ def backward(
                 u[e], h0[e], own, None if mask is None else mask[e], batch_sizes, offsets, out[e], d_out[e],
                 None if d_cost is None else d_cost[e], d_u[e],
                 None if saved is None else Saved(*(each[e] for each in saved)),
-                size, kind, reverse, launch,
+                size, kind, reverse, launch, cuda,
             )
         )  # fmt: skip
     d_h0 = _stack([each for each, _ in members])
@@ -121,7 +125,7 @@ def _stack(tensors: list[Tensor]) -> Tensor:
 def _run_forward(
     u: Tensor,
     h0: Tensor,
-    weights: Weights,
+    weights: Weights[Tensor],
     mask: Tensor | None,
     batch_sizes: Tensor,
     offsets: Tensor,
@@ -132,6 +136,7 @@ def _run_forward(
     reverse: bool,
     keep: bool,
     launch: LargeLaunch,
+    cuda: bool,
 ) -> None:
     first, whole = pad(h0.float(), size.HP), padded(weights, size)
     given: dict[str, Tensor | None] = {
@@ -140,8 +145,13 @@ def _run_forward(
         "P_bar": whole.P_bar, "b_bar": weights.b_bar, "batch_sizes": batch_sizes, "offsets": offsets, "out": out,
         "alphas": saved.alphas, "flags": saved.flags, "ew": saved.ew, "mh": saved.mh, "sgz": saved.sgz, "h0": first,
     }  # fmt: skip
-    if launch.resident and forward_pass(size, KINDS[kind][0], given, reverse=reverse, keep=keep):
-        return
+    if cuda:
+        from ...cuda.resident import forward_pass
+
+        reason = forward_pass(size, KINDS[kind][0], given, reverse=reverse, keep=keep)
+        if reason is None:
+            return
+        insist("cuda", reason)
     from .forward_kernel import forward_kernel
 
     saved.ew[0, :, : size.HP] = first
@@ -184,7 +194,7 @@ def _run_forward(
 def _run_backward(
     u: Tensor,
     h0: Tensor,
-    weights: Weights,
+    weights: Weights[Tensor],
     mask: Tensor | None,
     batch_sizes: Tensor,
     offsets: Tensor,
@@ -197,6 +207,7 @@ def _run_backward(
     kind: str,
     reverse: bool,
     launch: LargeLaunch,
+    cuda: bool,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     def zeros(*shape: int) -> Tensor:
         return torch.zeros(shape, dtype=torch.float32, device=u.device)
@@ -212,7 +223,7 @@ def _run_backward(
         kept = saved
         if kept is None:
             kept = _recomputed(
-                u, h0, weights, mask, batch_sizes, offsets, out, part, low, steps, kind, reverse, launch
+                u, h0, weights, mask, batch_sizes, offsets, out, part, low, steps, kind, reverse, launch, cuda
             )
         grads = torch.empty((part.T * part.R + 1, size.B, size.grads), dtype=later.dtype, device=u.device)
         grads[-1] = later
@@ -222,7 +233,7 @@ def _run_backward(
             "offsets": starts, "alphas": kept.alphas, "flags": kept.flags, "d_out": d_out, "d_cost": d_cost,
             "d_u": d_u, "ew": kept.ew, "grads": grads, "carry": carry, "sums": sums,
         }  # fmt: skip
-        resident = _walk_back(part, given, whole, kind, reverse, launch)
+        resident = _walk_back(part, given, whole, kind, reverse, launch, cuda)
         made = weight_gradients(part, weights, kept.mh[:-1], kept.sgz[: part.T * part.R], grads[:-1])
         if size.hyper:
             made["z1"] = first_gradient(part, whole, grads[:-1])
@@ -240,11 +251,22 @@ def _run_backward(
 
 
 def _walk_back(
-    size: Sizes, given: dict[str, Tensor | None], whole: Weights, kind: str, reverse: bool, launch: LargeLaunch
+    size: Sizes,
+    given: dict[str, Tensor | None],
+    whole: Weights[Tensor],
+    kind: str,
+    reverse: bool,
+    launch: LargeLaunch,
+    cuda: bool,
 ) -> bool:
-    """Whether the kernel was one that keeps its weights."""
-    if launch.resident and backward_pass(size, KINDS[kind][0], given, reverse=reverse):
-        return True
+    """Whether the kernel was one of `ops.cuda`, which keeps its weights."""
+    if cuda:
+        from ...cuda.resident import backward_pass
+
+        reason = backward_pass(size, KINDS[kind][0], given, reverse=reverse)
+        if reason is None:
+            return True
+        insist("cuda", reason)
     from .backward_kernel import backward_kernel
 
     grads = given["grads"]
@@ -278,7 +300,7 @@ def _walk_back(
     return False
 
 
-def _turned(size: Sizes, whole: Weights) -> list[Tensor | None]:
+def _turned(size: Sizes, whole: Weights[Tensor]) -> list[Tensor | None]:
     """The weights with the summed index last, as the Triton kernel reads them."""
     back_s = back_z = None
     if size.hyper:
@@ -291,7 +313,7 @@ def _turned(size: Sizes, whole: Weights) -> list[Tensor | None]:
 def _recomputed(
     u: Tensor,
     h0: Tensor,
-    weights: Weights,
+    weights: Weights[Tensor],
     mask: Tensor | None,
     batch_sizes: Tensor,
     offsets: Tensor,
@@ -302,6 +324,7 @@ def _recomputed(
     kind: str,
     reverse: bool,
     launch: LargeLaunch,
+    cuda: bool,
 ) -> Saved:
     """What `forward` would have kept of the time steps in `steps`, the `low`-th in order and those after it."""
     if low > 0:
@@ -311,10 +334,23 @@ def _recomputed(
     kept = Saved(*(each[0] for each in buffers(u[None], h0[None], _stacked(weights), part, True)))
     again = torch.empty_like(out)
     _run_forward(
-        u, h0, weights, mask, batch_sizes[steps], offsets[steps], again, kept, part, kind, reverse, True, launch
+        u,
+        h0,
+        weights,
+        mask,
+        batch_sizes[steps],
+        offsets[steps],
+        again,
+        kept,
+        part,
+        kind,
+        reverse,
+        True,
+        launch,
+        cuda,
     )
     return kept
 
 
-def _stacked(weights: Weights) -> Weights:
+def _stacked(weights: Weights[Tensor]) -> Weights[Tensor]:
     return Weights(*(None if each is None else each[None] for each in weights))  # type: ignore[arg-type]  # W_h and b are there

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..launch import GATED, KINDS, Weights
+from ...weights import Weights
+from ..launch import GATED, KINDS
 from .weights import Sizes, pad
 
 
@@ -26,8 +27,6 @@ class LargeLaunch(NamedTuple):
         for each phase, for machines where they cannot.
     spin: how a program waits, "atomic" or "load".
     workspace: bytes `backward` may take for what it recomputes, where nothing was kept.
-    resident: the CUDA kernels of `ops.cuda`, which keep their weights on the chip, wherever they fit; all of the
-        above but `workspace` is then for where they do not.
     """
 
     programs: int | None = None
@@ -44,7 +43,6 @@ class LargeLaunch(NamedTuple):
     persistent: bool = True
     spin: str = "atomic"
     workspace: int = 4 << 30
-    resident: bool = False
 
 
 class Saved(NamedTuple):
@@ -63,7 +61,7 @@ def default_launch(dtype: torch.dtype, *, backward: bool = False) -> LargeLaunch
         return LargeLaunch(programs=3, persistent=False)
     if dtype == torch.float32:
         return LargeLaunch(step=32, num_stages=2)
-    return LargeLaunch(num_stages=5, resident=True)
+    return LargeLaunch(num_stages=5)
 
 
 def chunks(size: Sizes, workspace: int, kept: bool) -> list[tuple[int, int]]:
@@ -73,7 +71,7 @@ def chunks(size: Sizes, workspace: int, kept: bool) -> list[tuple[int, int]]:
     return [(low, min(low + chunk, size.T)) for low in reversed(range(0, size.T, chunk))]
 
 
-def buffers(u: Tensor, h0: Tensor, weights: Weights, size: Sizes, keep: bool) -> Saved:
+def buffers(u: Tensor, h0: Tensor, weights: Weights[Tensor], size: Sizes, keep: bool) -> Saved:
     E, dtype, device = h0.size(0), weights.W_h.dtype, u.device
     slots = size.T * size.R + 1 if keep else 2 * size.R
     lead = (E, slots, size.B)
@@ -138,11 +136,16 @@ def run(
         kernel[grid](*tensors, *numbers, step, depth, PHASE=phase, **constants)
 
 
-def sizes_of(u: Tensor, h0: Tensor, weights: Weights, batch_sizes: Tensor, kind: str, max_depth: int) -> Sizes:
-    update, elastic, own = KINDS[kind]
-    _, B, H = h0.shape
+def sizes_of(
+    u: Tensor, h0: Tensor, weights: Weights[Tensor], batch_sizes: Tensor, kind: str, max_depth: int
+) -> Sizes:
     Z = 0 if weights.z1 is None else weights.z1.size(1)
+    return sizes_for(kind, h0.size(2), Z, max_depth, h0.size(1), u.size(1), batch_sizes.numel())
+
+
+def sizes_for(kind: str, H: int, Z: int, R: int, B: int, N: int = 0, T: int = 0) -> Sizes:
+    update, elastic, own = KINDS[kind]
     return Sizes(
-        u.size(1), B, batch_sizes.numel(), max_depth, H, Z, -(-H // 8) * 8, -(-Z // 8) * 8,
+        N, B, T, R, H, Z, -(-H // 8) * 8, -(-Z // 8) * 8,
         hyper=update > 0, gated=update in GATED, elastic=elastic, own=own,
     )  # fmt: skip

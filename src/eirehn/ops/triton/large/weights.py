@@ -8,7 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from ..launch import _ALPHA_LIMIT, Weights
+from ...weights import Weights
+from ..launch import _ALPHA_LIMIT
 
 
 class Sizes(NamedTuple):
@@ -50,7 +51,7 @@ class Sizes(NamedTuple):
         return 2 * self.HP + self.ZP + 8 if self.hyper else 0
 
 
-def member(weights: Weights, e: int) -> Weights:
+def member(weights: Weights[Tensor], e: int) -> Weights[Tensor]:
     return Weights(*(None if each is None else each[e] for each in weights))  # type: ignore[arg-type]  # W_h and b are there
 
 
@@ -68,7 +69,7 @@ def halves(tensor: Tensor, size: Sizes, *columns: int) -> list[Tensor]:
     return [pad(half, size.HP, *columns) for half in tensor.split(size.H, axis)]
 
 
-def padded(weights: Weights, size: Sizes) -> Weights:
+def padded(weights: Weights[Tensor], size: Sizes) -> Weights[Tensor]:
     """The matrices with halves and rows of HP and ZP, themselves where nothing is missing."""
     if (size.H, size.Z) == (size.HP, size.ZP):
         return Weights(*(None if each is None else each.contiguous() for each in weights))  # type: ignore[arg-type]
@@ -89,25 +90,25 @@ def padded(weights: Weights, size: Sizes) -> Weights:
     )
 
 
-def of_state(whole: Weights) -> Tensor:
+def of_state(whole: Weights[Tensor]) -> Tensor:
     """`[W_h; W_ah]` (3HP, HP), or (sets, 2HP, HP), of padded weights."""
     return whole.W_h if whole.W_ah is None else torch.cat([whole.W_h, whole.W_ah], -2)
 
 
-def of_hyper(whole: Weights) -> Tensor:
+def of_hyper(whole: Weights[Tensor]) -> Tensor:
     """`[W_zs | W_z]` (ZP, 2HP + ZP)."""
     assert whole.W_zs is not None
     assert whole.W_z is not None
     return torch.cat([whole.W_zs, whole.W_z], -1)
 
 
-def of_projections(whole: Weights) -> Tensor:
+def of_projections(whole: Weights[Tensor]) -> Tensor:
     """`[P; P_bar]` (4HP or 2HP, ZP)."""
     assert whole.P is not None
     return whole.P if whole.P_bar is None else torch.cat([whole.P, whole.P_bar], -2)
 
 
-def first_projections(weights: Weights, projections: Tensor, size: Sizes) -> Tensor:
+def first_projections(weights: Weights[Tensor], projections: Tensor, size: Sizes) -> Tensor:
     """`w¹` and `ḡ¹`, the same for all samples and time steps, in float32."""
     assert weights.z1 is not None
     y = torch.mv(projections.float(), pad(weights.z1.to(projections.dtype).float(), size.ZP))
@@ -117,7 +118,9 @@ def first_projections(weights: Weights, projections: Tensor, size: Sizes) -> Ten
     return y
 
 
-def weight_gradients(size: Sizes, weights: Weights, mh: Tensor, sgz: Tensor, grads: Tensor) -> dict[str, Tensor]:
+def weight_gradients(
+    size: Sizes, weights: Weights[Tensor], mh: Tensor, sgz: Tensor, grads: Tensor
+) -> dict[str, Tensor]:
     """Sums over all rows of gradient × input, one product for each weight. `grads` (T R, B, ·) and its inputs
     hold nothing but zeros, or finite times zero, where an inner step was not taken."""
     T, R, B, H, HP, Z = size.T, size.R, size.B, size.H, size.HP, size.Z
@@ -148,7 +151,7 @@ def weight_gradients(size: Sizes, weights: Weights, mh: Tensor, sgz: Tensor, gra
     return found
 
 
-def first_gradient(size: Sizes, whole: Weights, grads: Tensor) -> Tensor:
+def first_gradient(size: Sizes, whole: Weights[Tensor], grads: Tensor) -> Tensor:
     """Of z¹: all that reaches it goes through the same weights, so the sum comes first."""
     first = grads.view(size.T, size.R, size.B, size.grads)[:, 0, :, 3 * size.HP :]
     total = first.sum((0, 1), dtype=torch.float32)
@@ -158,7 +161,7 @@ def first_gradient(size: Sizes, whole: Weights, grads: Tensor) -> Tensor:
     return torch.stack(back).sum(0)[: size.Z]
 
 
-def summed_gradients(size: Sizes, weights: Weights, sums: Tensor) -> dict[str, Tensor]:
+def summed_gradients(size: Sizes, weights: Weights[Tensor], sums: Tensor) -> dict[str, Tensor]:
     """Of b, α and β, from what the kernel summed, (sets, 4, HP)."""
     H = size.H
     b = torch.cat([sums[:, 0, :H], sums[:, 1, :H]], -1)

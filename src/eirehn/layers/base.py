@@ -1,0 +1,215 @@
+"""What all layers share: stacking, directions, packed sequences, states."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from ..cells import RecurrentCell
+from ..cells.base import stops_by_data
+from ..checks import boolean, check_layer_input, check_layer_state, positive_int, probability
+from ..ops import Scan, scan
+from .rows import Rows
+
+
+class LayerOptions(TypedDict, total=False):
+    """What every layer takes, with the meaning it has for `nn.LSTM`."""
+
+    batch_first: bool
+    dropout: float
+    bidirectional: bool
+    device: Any
+    dtype: torch.dtype | None
+
+
+class RecurrentLayer(nn.Module):
+    """Stacked, optionally bidirectional cells behind the face of `nn.LSTM` and `nn.GRU`."""
+
+    cells: nn.ModuleList
+    input_dropout: float = 0.0
+    hidden_dropout: float = 0.0
+
+    def __init__(
+        self,
+        make_cell: Callable[..., RecurrentCell],
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        *,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.input_size = positive_int("input_size", input_size)
+        self.hidden_size = positive_int("hidden_size", hidden_size)
+        self.num_layers = positive_int("num_layers", num_layers)
+        self.batch_first = boolean("batch_first", batch_first)
+        self.bidirectional = boolean("bidirectional", bidirectional)
+        self.dropout = probability("dropout", dropout)
+        if dropout > 0 and num_layers == 1:
+            warnings.warn(
+                "dropout option adds dropout after all but last recurrent layer, so non-zero dropout expects "
+                f"num_layers greater than 1, but got dropout={dropout} and num_layers={num_layers}",
+                stacklevel=4,
+            )
+        sizes = [input_size] + [hidden_size * self.num_directions] * (num_layers - 1)
+        self.cells = nn.ModuleList(
+            make_cell(size, hidden_size, device=device, dtype=dtype)
+            for size in sizes
+            for _ in range(self.num_directions)
+        )
+        self._watched = False
+
+    @property
+    def num_directions(self) -> int:
+        return 2 if self.bidirectional else 1
+
+    def reset_parameters(self, **initial: float | None) -> None:
+        """Draws all initial values anew. The cell's `reset_parameters` says which can be named."""
+        for cell in self._all_cells():
+            cell.reset_parameters(**initial)
+        self._watched = False
+
+    def flatten_parameters(self) -> None:
+        """Does nothing; it is here because code written for `nn.LSTM` calls it."""
+
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: Any = None,
+        *,
+        max_depth: int | None = None,
+        return_depth: bool = False,
+        return_cost: bool = False,
+    ) -> Any:
+        """Runs a batch of sequences, as `nn.GRU` does, and returns `output, h_n`.
+
+        Args:
+            input: (T, B, X), (B, T, X) with `batch_first`, (T, X) unbatched, or a `PackedSequence`.
+            hx: initial states (layers · directions, B, H); zeros where None.
+            max_depth: inner steps allowed in this call, in place of the layer's own; for a network of fixed
+                depth, at most that depth.
+            return_depth: append the inner steps taken, int64 of shape (layers · directions, T, B), with
+                `batch_first` (…, B, T), unbatched (…, T); 0 where a packed sequence has ended.
+            return_cost: append the cost of depth, of the same shape: the mean over units of Σ_r d^r. It is
+                differentiable; add a multiple of its mean to the loss for a cheaper model.
+        """
+        rows = self._rows(input)
+        states = self._initial_states(hx, rows)
+        out, scans = self._run(rows, states, max_depth, training=self.training, with_cost=return_cost)
+        self._watch(scans)
+        results = [rows.outputs(out), self._final_states(torch.stack([each.state for each in scans]), rows)]
+        if return_depth:
+            results.append(rows.per_step(torch.stack([each.depth for each in scans])))
+        if return_cost:
+            results.append(rows.per_step(torch.stack([each.cost for each in scans if each.cost is not None])))
+        return tuple(results)
+
+    def _run(
+        self,
+        rows: Rows,
+        states: Tensor,
+        max_depth: int | None,
+        *,
+        training: bool,
+        with_cost: bool = False,
+        inputs: list[Tensor] | None = None,
+    ) -> tuple[Tensor, list[Scan]]:
+        """All cells over the rows; `inputs`, where given, collects what each cell read."""
+        data, scans = rows.data, []
+        cells = self._all_cells()
+        for layer in range(self.num_layers):
+            if layer > 0:
+                data = F.dropout(data, self.dropout, training)
+            for direction in range(self.num_directions):
+                index = layer * self.num_directions + direction
+                cell = cells[index]
+                if inputs is not None:
+                    inputs.append(data)
+                scans.append(
+                    scan(
+                        cell,
+                        data,
+                        rows.batch_sizes,
+                        states[index],
+                        max_depth=cell.resolve_depth(max_depth),
+                        reverse=direction == 1,
+                        x_mask=_mask(self.input_dropout, states[index], cell.input_size, training),
+                        h_mask=_mask(self.hidden_dropout, states[index], cell.hidden_size, training),
+                        with_cost=with_cost,
+                    )
+                )
+            last = scans[-self.num_directions :]
+            data = torch.cat([each.out for each in last], -1) if self.bidirectional else last[0].out
+        return data, scans
+
+    def _watch(self, scans: list[Scan]) -> None:
+        """Warns, at the first training step, of a cell no unit of which moved: it has no gradient at all."""
+        if self._watched or not self.training or not torch.is_grad_enabled():
+            return
+        if not all(stops_by_data(each.depth) for each in scans) or not scans[0].depth.numel():
+            return
+        self._watched = True
+        dead = [index for index, each in enumerate(scans) if not each.depth.any()]
+        if dead:
+            warnings.warn(
+                f"{type(self).__name__}: all units of cell(s) {dead} are dead: the elastic gate is zero from the "
+                "first inner step on for every input, so nothing there can learn. Call reset_parameters(), or "
+                "choose a smaller alpha, a larger beta_hat or a more negative decay_bias.",
+                stacklevel=5,  # past this method, forward and nn.Module's two, at the caller's line
+            )
+
+    def _rows(self, input: Tensor | PackedSequence) -> Rows:
+        check_layer_input(type(self).__name__, input, self.input_size, self._first_cell().weight())
+        return Rows.of(input, batch_first=self.batch_first)
+
+    def _initial_states(self, hx: Any, rows: Rows) -> Tensor:
+        """(layers · directions, B, S), in the rows' order of samples."""
+        cell, batch = self._first_cell(), rows.batch_sizes[0]
+        if hx is None:
+            return cell.initial_state(batch).expand(len(self.cells), -1, -1)
+        parts = cell.state_parts(hx)
+        size = (len(self.cells), batch, self.hidden_size)
+        for part in parts:
+            check_layer_state(part, size, batched=rows.batched, weight=cell.weight())
+        return rows.states_in(torch.cat(parts, -1)).to(cell.weight().dtype)
+
+    def _final_states(self, states: Tensor, rows: Rows) -> Any:
+        return rows.states_out(states)
+
+    def _first_cell(self) -> RecurrentCell:
+        return next(iter(self.cells))  # type: ignore[return-value]  # a ModuleList does not know what it holds
+
+    def _all_cells(self) -> list[RecurrentCell]:
+        return list(self.cells)  # type: ignore[arg-type]  # a ModuleList does not know what it holds
+
+    def extra_repr(self) -> str:
+        text = f"{self.input_size}, {self.hidden_size}"
+        for name, default in (
+            ("num_layers", 1),
+            ("batch_first", False),
+            ("dropout", 0.0),
+            ("bidirectional", False),
+            ("input_dropout", 0.0),
+            ("hidden_dropout", 0.0),
+        ):
+            value = getattr(self, name)
+            if value != default:
+                text += f", {name}={value}"
+        return text
+
+
+def _mask(probability: float, states: Tensor, size: int, training: bool) -> Tensor | None:
+    """One inverted-dropout mask per sequence, (B, size)."""
+    if not training or probability == 0:
+        return None
+    return F.dropout(states.new_ones(states.size(0), size), probability)

@@ -1,0 +1,435 @@
+"""Which backend runs a recurrence, chosen once a call by device, dtype and size or named by the user, and the way
+to its kernels."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import lru_cache
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from ..cells import ACTCell, EIREHNCell, RecurrentCell
+from ..cells.base import traced, transformed
+from . import reference
+from .weights import Weights
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+HAS_NUMBA, HAS_TRITON = (importlib.util.find_spec(name) is not None for name in ("numba", "triton"))
+BACKENDS = ("auto", "reference", "cpu", "triton", "cuda")
+GPU_MAX_HIDDEN = 2048
+SMALL = 128  # up to here one program of a GPU holds a sample's state; beyond, the chip works on each inner step
+# Beyond, the products are large enough for the plain path's own kernels to be faster, but for one sample at a time.
+CPU_MAX_HIDDEN = 640
+
+
+def _known(name: object, source: str) -> str:
+    if name not in BACKENDS:
+        raise ValueError(f"{source} must be one of {', '.join(map(repr, BACKENDS))}, got {name!r}")
+    return str(name)
+
+
+_asked: deque[use_backend] = deque(maxlen=1024)
+"""What was asked for; the last counts. Blocks of several threads may end in any order. Of what was set for the
+process, and is never taken back, the oldest are forgotten."""
+_chosen: str | None = None
+"""The last one's name. Compiled code depends on this alone, not on how much was asked for before."""
+
+
+def _settle() -> None:
+    """Without a lock, which a fork could keep: who writes last looks last."""
+    global _chosen
+    while _chosen != (last := _last()):
+        _chosen = last
+
+
+def _last() -> str | None:
+    try:
+        return _asked[-1].name
+    except IndexError:
+        return None
+
+
+class use_backend:  # noqa: N801  # reads as a verb, and is used like torch.no_grad
+    """Names the implementation of the recurrences, for the process or, as a context manager, while a block lasts.
+
+    "reference" is the plain path, "cpu" the numba kernels, "triton" those for NVIDIA GPUs, "cuda" those in CUDA C++
+    for large networks in bfloat16 on Hopper and later. "auto", the default (or what the environment variable
+    EIREHN_BACKEND says), takes the fastest that can run a call, and the plain path where none can; a backend named
+    here that cannot run it raises an error that says why.
+
+    >>> with use_backend("reference"):
+    ...     out, h_n = layer(x)
+    """
+
+    def __init__(self, name: str) -> None:
+        global _chosen
+        self.name = _known(name, "backend")
+        self._counts, self._before = True, _chosen
+        if torch.compiler.is_compiling():  # one thread, whose blocks end in order
+            _chosen = self.name
+        else:
+            self._ask()
+
+    def _ask(self) -> None:
+        _asked.append(self)
+        _settle()
+
+    def __enter__(self) -> None:
+        if not self._counts:  # a block after another with the same one
+            self._ask()
+        self._counts = False
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        global _chosen
+        if torch.compiler.is_compiling():
+            _chosen = self._before
+            return
+        with suppress(ValueError):  # it may have been forgotten
+            _asked.remove(self)
+        _settle()
+
+
+def chosen_backend() -> str:
+    """What was asked for: by `use_backend`, else by EIREHN_BACKEND, else "auto"."""
+    if _chosen is not None:
+        return _chosen
+    return _known(os.environ.get("EIREHN_BACKEND", "auto"), "EIREHN_BACKEND")
+
+
+def scan(
+    cell: RecurrentCell,
+    x: Tensor,
+    batch_sizes: list[int],
+    state: Tensor,
+    *,
+    max_depth: int,
+    reverse: bool = False,
+    x_mask: Tensor | None = None,
+    h_mask: Tensor | None = None,
+    with_cost: bool = False,
+) -> reference.Scan:
+    """Runs `cell` over `x`, see `reference.scan`, by the backend that `backend_for` names."""
+    one_sample = batch_sizes[0] == 1 and h_mask is None
+    backend = backend_for(cell, x, batch_sizes[0], max_depth, one_sample=one_sample)
+    options: dict[str, Any] = {
+        "max_depth": max_depth,
+        "reverse": reverse,
+        "x_mask": x_mask,
+        "h_mask": h_mask,
+        "with_cost": with_cost,
+    }
+    if backend == "reference":
+        return reference.scan(cell, x, batch_sizes, state, **options)
+    from .operator import fused_scan
+
+    return fused_scan(cell, x, batch_sizes, state, backend=backend, **options)
+
+
+def cross_entropies(logits: Tensor, target: Tensor) -> Tensor:
+    """(N,) for `logits` (N, V) and `target` (N,), whose numbers must be below V; of bfloat16 on a GPU by a kernel,
+    with a fraction of the traffic that torch takes."""
+    fits = logits.is_cuda and logits.dtype == torch.bfloat16 and HAS_TRITON and chosen_backend() != "reference"
+    if not fits or transformed() or not len(logits):
+        return F.cross_entropy(logits, target, reduction="none")
+    from .triton.entropy import by_kernel
+
+    return by_kernel(logits, target)
+
+
+def backend_for(
+    cell: RecurrentCell, x: Tensor, batch: int = 1, max_depth: int | None = None, *, one_sample: bool = False
+) -> str:
+    """The backend to run `cell` over `x` with, of `batch` samples: "reference", "cpu", "triton" or "cuda"; of one
+    sample without dropout or not."""
+    name = chosen_backend()
+    if name == "reference":
+        return name
+    depth = cell.resolve_depth(max_depth)
+    if name != "auto":
+        reason = obstacle(name, cell, x, batch, depth)
+        if reason:
+            raise ValueError(f"backend {name!r} cannot run this {type(cell).__name__}: {reason}")
+        return name
+    if x.is_cuda:
+        able = (each for each in ("cuda", "triton") if not obstacle(each, cell, x, batch, depth))
+        return next(able, "reference")
+    large = cell.hidden_size > CPU_MAX_HIDDEN and not (one_sample and _streams(cell, x))
+    return "reference" if large or obstacle("cpu", cell, x, batch, depth) else "cpu"
+
+
+def _streams(cell: RecurrentCell, x: Tensor) -> bool:
+    """Whether the kernel for one sample serves, which takes networks of all sizes."""
+    if torch.is_grad_enabled() or traced(x) or transformed():
+        return False
+    dtype = cell.weight().dtype
+    return all(is_bare(getattr(cell, name), dtype) for name in cell.parameter_names)
+
+
+def is_bare(tensor: Tensor, dtype: torch.dtype) -> bool:
+    """Whether its numbers lie in order at its address: a kernel may read them there."""
+    own = type(tensor) is nn.Parameter or type(tensor) is Tensor  # others may have no memory of their own
+    return own and tensor.dtype == dtype and tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg()
+
+
+def as_array(tensor: Tensor) -> npt.NDArray[Any]:
+    """Its numbers for NumPy, which does not know of signs that torch is yet to turn."""
+    return tensor.detach().resolve_neg().numpy()
+
+
+def obstacle(name: str, cell: RecurrentCell, x: Tensor, batch: int = 1, max_depth: int = 1) -> str | None:
+    """Why a backend cannot run a call, or None if it can."""
+    if isinstance(cell, ACTCell):
+        return "ACT has no fused form"
+    if isinstance(cell, EIREHNCell) and cell.weight_update == "outer":
+        return "weight_update 'outer' has no fused form"
+    weight = cell.weight()
+    if x.device != weight.device:
+        return f"input is on {x.device}, the weights on {weight.device}"
+    if x.numel() == 0:
+        return "the batch is empty"
+    if differentiated_by_transform():
+        # jvp through a torch.library operator is silently zero, and its reverse mode is not nestable.
+        return "torch.func.grad, jvp and forward-mode gradients need the plain path"
+    if name == "cpu":
+        return _cpu_obstacle(weight)
+    if name == "triton":
+        return _triton_obstacle(cell, weight)
+    return _cuda_obstacle(cell, weight, batch, max_depth)
+
+
+def _cpu_obstacle(weight: Tensor) -> str | None:
+    if weight.device.type != "cpu":
+        return f"the weights are on {weight.device}"
+    if weight.dtype not in (torch.float32, torch.float64):
+        return f"it takes float32 and float64, got {weight.dtype}"
+    if not HAS_NUMBA:
+        return "numba is not installed"
+    return None
+
+
+def _triton_obstacle(cell: RecurrentCell, weight: Tensor) -> str | None:
+    if not weight.is_cuda and os.environ.get("TRITON_INTERPRET") != "1":
+        return f"the weights are on {weight.device}"
+    if weight.dtype not in (torch.float32, torch.bfloat16):
+        return f"it takes float32 and bfloat16, got {weight.dtype}"
+    if cell.hidden_size > (GPU_MAX_HIDDEN if weight.is_cuda else SMALL):
+        return f"it takes a hidden_size of at most {GPU_MAX_HIDDEN}, got {cell.hidden_size}"
+    if not HAS_TRITON:
+        return "triton is not installed"
+    return None
+
+
+def _cuda_obstacle(cell: RecurrentCell, weight: Tensor, batch: int, max_depth: int) -> str | None:
+    if not SMALL < cell.hidden_size <= GPU_MAX_HIDDEN:
+        return f"it takes a hidden_size of {SMALL + 1} to {GPU_MAX_HIDDEN}, got {cell.hidden_size}"
+    if weight.dtype != torch.bfloat16 and not (weight.dtype == torch.float32 and runs_in_half(weight)):
+        return f"it takes bfloat16, or float32 under autocast to bfloat16, got {weight.dtype}"
+    if not HAS_TRITON:
+        return "triton, whose kernels do the rest, is not installed"
+    from . import cuda
+
+    # A pass that does not fit on the chip is left to Triton, unless this backend was asked for by name.
+    passes = ("forward", "backward") if torch.is_grad_enabled() else ("forward",)
+    found = [cuda.obstacle(cell, weight.device, batch, max_depth, each) for each in passes]
+    reasons = [each for each in found if each is not None]
+    return reasons[0] if reasons and (len(reasons) == len(passes) or chosen_backend() == "cuda") else None
+
+
+def insist(name: str, reason: str) -> None:
+    """Raises where `name` was asked for by name and cannot run; where it was chosen, another takes over."""
+    if chosen_backend() == name:
+        raise ValueError(f"backend {name!r} cannot run this network: {reason}")
+
+
+def runs_in_half(tensor: Tensor) -> bool:
+    """Whether products with `tensor` run in bfloat16 on a GPU under the autocast there is."""
+    mixed = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
+    return tensor.is_cuda and mixed
+
+
+def differentiated_by_transform() -> bool:
+    """Whether torch.func.grad, vjp, jvp or forward-mode AD is at work here."""
+    if torch.autograd.forward_ad._current_level >= 0:
+        return True
+    if torch._C._functorch.maybe_current_level() is None:
+        return False
+    stack = torch._C._functorch.get_interpreter_stack() or []
+    return any(level.key() != torch._C._functorch.TransformType.Vmap for level in stack)
+
+
+def cost_dtype(h0: Tensor) -> torch.dtype:
+    """The gate is computed in float32 at least."""
+    return torch.float64 if h0.dtype == torch.float64 else torch.float32
+
+
+def forward(
+    u: Tensor,
+    h0: Tensor,
+    mask: Tensor | None,
+    weights: Weights[Tensor],
+    batch_sizes: Sequence[int],
+    kind: str,
+    max_depth: int,
+    reverse: bool,
+    backend: str,
+    *,
+    kept: list[Any] | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The operator's contract, see operator.py, handed to the kernels of a backend. Tensors come with the ensemble
+    axis of the operator, or all without it, for one model. `kept`, for large networks on a GPU, takes what spares
+    `backward` to run the recurrence again."""
+    alone = u.dim() == 2
+    results: Sequence[Any]
+    if backend == "cpu":
+        results = _on_cpu(u, h0, mask, weights, batch_sizes, kind, max_depth, reverse).forward()
+        out, depth, cost = (torch.from_numpy(each[0] if alone else each) for each in results)
+        return out, depth, cost
+    with torch.cuda.device_of(u):  # Triton launches on the current device, wherever the tensors are
+        results = _gpu_kernels(backend, h0).forward(
+            *(_whole(u, alone), _whole(h0, alone)),
+            Weights(*(_whole(each, alone) for each in weights)),
+            *_sizes_on(u.device, tuple(batch_sizes)),
+            kind=_triton_kind(kind, weights, alone),
+            max_depth=max_depth,
+            mask=_whole(mask, alone),
+            reverse=reverse,
+            out_dtype=h0.dtype,
+            **({"keep": True} if kept is not None else {}),
+        )
+    if kept is not None:
+        kept.append(results[3])
+    out, depth, cost = (each[0] if alone else each for each in results[:3])
+    return out, depth, cost
+
+
+def backward(
+    u: Tensor,
+    h0: Tensor,
+    mask: Tensor | None,
+    weights: Weights[Tensor],
+    out: Tensor,
+    d_out: Tensor,
+    d_cost: Tensor | None,
+    batch_sizes: Sequence[int],
+    kind: str,
+    max_depth: int,
+    reverse: bool,
+    backend: str,
+    *,
+    kept: list[Any] | None = None,
+) -> list[Tensor]:
+    """The gradients of u, h0 and of each weight there is, in order."""
+    alone = u.dim() == 2
+    if backend == "cpu":
+        recurrence = _on_cpu(u, h0, mask, weights, batch_sizes, kind, max_depth, reverse)
+        found = recurrence.backward(_array(out, alone), _array(d_out, alone), _array(d_cost, alone))
+        arrays = [each for each in (found.inputs, found.h0, *found.weights) if each is not None]
+        return [torch.from_numpy(each[0] if alone else each) for each in arrays]
+    with torch.cuda.device_of(u):
+        d_u, d_h0, gradients = _gpu_kernels(backend, h0).backward(
+            *(_whole(u, alone), _whole(h0, alone)),
+            Weights(*(_whole(each, alone) for each in weights)),
+            *_sizes_on(u.device, tuple(batch_sizes)),
+            *(_whole(out, alone), _whole(d_out, alone), _whole(d_cost, alone)),
+            kind=_triton_kind(kind, weights, alone),
+            max_depth=max_depth,
+            mask=_whole(mask, alone),
+            reverse=reverse,
+            **({"saved": kept[0]} if kept else {}),
+        )
+    own = [_apart(each) for each in (d_u, d_h0, *gradients) if each is not None]
+    return [each[0] for each in own] if alone else own
+
+
+def _apart(tensor: Tensor) -> Tensor:
+    """Its own memory: what an operator returns may not share any."""
+    return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
+
+
+def _on_cpu(
+    u: Tensor,
+    h0: Tensor,
+    mask: Tensor | None,
+    weights: Weights[Tensor],
+    batch_sizes: Sequence[int],
+    kind: str,
+    max_depth: int,
+    reverse: bool,
+) -> Any:
+    from .cpu import Recurrence
+
+    alone = u.dim() == 2
+    return Recurrence(
+        kind,
+        Weights(*(_array(each, alone) for each in weights)),
+        *(_array(u, alone), _array(h0, alone), _array(mask, alone)),
+        _sizes(tuple(batch_sizes)),
+        max_depth=max_depth,
+        reverse=reverse,
+    )
+
+
+def is_large(hidden_size: int) -> bool:
+    return hidden_size > SMALL
+
+
+def _gpu_kernels(backend: str, h0: Tensor) -> Any:
+    if backend == "cuda":
+        from . import cuda
+
+        return cuda
+    if is_large(h0.size(-1)):
+        from .triton import large
+
+        return large
+    from . import triton
+
+    return triton
+
+
+def _array(tensor: Tensor | None, alone: bool) -> Any:
+    if tensor is None:
+        return None
+    array = as_array(tensor)
+    return array[None] if alone else array
+
+
+def _whole(tensor: Tensor | None, alone: bool) -> Any:
+    """Contiguous, and with the ensemble axis."""
+    if tensor is None:
+        return None
+    tensor = tensor.detach().contiguous()
+    return tensor[None] if alone else tensor
+
+
+@lru_cache(maxsize=64)
+def _sizes(batch_sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
+    import numpy as np
+
+    return np.array(batch_sizes, np.int64)
+
+
+@lru_cache(maxsize=64)
+def _sizes_on(device: torch.device, batch_sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Samples running at each step, and the first row of each step."""
+    sizes = torch.tensor(batch_sizes, dtype=torch.int64)
+    return sizes.to(device), (sizes.cumsum(0) - sizes).to(device)
+
+
+def _triton_kind(kind: str, weights: Weights[Tensor], alone: bool) -> str:
+    if weights.W_ah is not None:
+        return kind
+    return "RHN" if weights.W_h.dim() == (3 if alone else 4) else "SRHN"

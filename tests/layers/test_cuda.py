@@ -1,0 +1,143 @@
+"""The layers on a GPU, through whichever kernels `auto` takes, against the plain path in float64 on the CPU."""
+
+import copy
+
+import pytest
+import torch
+from helpers.systems import FUSED, draw, make
+from torch.nn.utils.rnn import pack_padded_sequence
+
+import eirehn
+from eirehn.ops.cuda.machine import chip
+from eirehn.ops.dispatch import backend_for
+
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _kernels(_plain_path):
+    with eirehn.use_backend("auto"):
+        yield
+
+
+def run(layer, x, h0, pack=lambda x: x):
+    layer.zero_grad()
+    x, h0 = x.clone().requires_grad_(), h0.clone().requires_grad_()
+    out, h_n, depth, cost = layer(pack(x), h0, return_depth=True, return_cost=True)
+    out = out.data if isinstance(out, torch.nn.utils.rnn.PackedSequence) else out
+    weight = torch.linspace(-1, 1, out.numel(), dtype=out.dtype, device=out.device).view_as(out)
+    ((out * weight).sum() + h_n.square().sum() + cost.square().sum()).backward()
+    return [depth, out, h_n, cost, x.grad, h0.grad, *(p.grad.clone() for p in layer.parameters())]
+
+
+def start(name, hidden, **options):
+    """Initial weights, under which nothing explodes, and gates that stay open."""
+    layer = make(name, 5, hidden, **options)
+    layer.reset_parameters()
+    return layer
+
+
+def worst(found, exact):
+    errors = []
+    for a, b in zip(found, exact, strict=True):
+        errors.append(((a.detach().cpu().double() - b).abs().max() / b.abs().max().clamp(min=1e-30)).item())
+    return max(errors)
+
+
+@pytest.mark.parametrize("hidden", [20, 48, 100, 200, 333])
+@pytest.mark.parametrize("name", FUSED)
+def test_float32(name, hidden):
+    layer = start(name, hidden, num_layers=2, bidirectional=hidden < 100)
+    x, h0 = draw(layer, 5, 7)
+    with eirehn.use_backend("reference"):
+        exact = run(layer, x, h0)
+    single = copy.deepcopy(layer).float().cuda()
+    assert backend_for(single.cells[0], x.cuda()) == "triton"
+    assert worst(run(single, x.float().cuda(), h0.float().cuda()), exact) <= 1e-4
+
+
+@pytest.mark.parametrize("hidden", [48, 200])
+def test_packed(hidden):
+    layer = start("EIREHN-paper", hidden)
+    x, h0 = draw(layer, 6, 4)
+
+    def pack(x):
+        return pack_padded_sequence(x, [3, 6, 1, 4], enforce_sorted=False)
+
+    with eirehn.use_backend("reference"):
+        exact = run(layer, x, h0, pack)
+    single = copy.deepcopy(layer).float().cuda()
+    assert worst(run(single, x.float().cuda(), h0.float().cuda(), pack), exact) <= 1e-4
+
+
+@pytest.mark.parametrize("hidden", [48, 200])
+@pytest.mark.parametrize("pure", [True, False], ids=["bfloat16", "autocast"])
+def test_bfloat16(hidden, pure):
+    layer = start("EIREHN-paper", hidden).bfloat16().double()  # weights that bfloat16 can hold
+    x, h0 = draw(layer, 5, 7)
+    x, h0 = x.bfloat16().double(), h0.bfloat16().double()
+    with eirehn.use_backend("reference"):
+        exact = run(layer, x, h0)
+    half = copy.deepcopy(layer).cuda().to(torch.bfloat16 if pure else torch.float32)
+    dtype = torch.bfloat16 if pure else torch.float32
+    with torch.autocast("cuda", dtype=torch.bfloat16, enabled=not pure):
+        chosen = backend_for(half.cells[0], x.to(dtype).cuda(), 7)
+        able = ["triton", "cuda"] if hidden > 128 and chip(0) else ["triton"]
+        assert chosen == able[-1]
+        for backend in able:
+            with eirehn.use_backend(backend):
+                found = run(half, x.to(dtype).cuda(), h0.to(dtype).cuda())
+            assert found[1].dtype == dtype
+            assert worst(found, exact) <= 3e-2  # the gradients themselves are rounded to bfloat16 on their way here
+
+
+def test_an_ensemble_in_one_call():
+    members = [start("EIREHN-paper", 20, seed=seed).float().cuda() for seed in range(3)]
+    x = torch.randn(6, 5, 5, device="cuda")
+    parameters, _ = torch.func.stack_module_state(members)
+    frame = copy.deepcopy(members[0]).to("meta")
+    out = torch.func.vmap(lambda p: torch.func.functional_call(frame, p, (x,))[0])(parameters)
+    out.square().sum().backward()
+    for index, member in enumerate(members):
+        alone = member(x)[0]
+        alone.square().sum().backward()
+        torch.testing.assert_close(out[index], alone, rtol=1e-5, atol=1e-6)
+        for key, parameter in member.named_parameters():
+            torch.testing.assert_close(parameters[key].grad[index], parameter.grad, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+@pytest.mark.parametrize("hidden", [20, 200])
+def test_a_device_that_is_not_the_current_one(hidden):
+    layer = start("EIREHN-paper", hidden).float()
+    x = torch.randn(5, 7, 5)
+    expected = layer.cuda(0)(x.cuda(0))[0]
+    found = layer.cuda(1)(x.cuda(1))[0]
+    found.sum().backward()
+    torch.testing.assert_close(found.cpu(), expected.cpu())
+
+
+@pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream")  # the warm-up runs on a stream of its own
+@pytest.mark.parametrize("hidden", [20, 200])
+def test_a_captured_graph(hidden):
+    layer = start("EIREHN-paper", hidden).float().cuda()
+    x = torch.randn(5, 7, 5, device="cuda")
+
+    def step():
+        layer.zero_grad(set_to_none=False)
+        out = layer(x)[0]
+        out.square().sum().backward()
+        return out
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        for _ in range(3):
+            step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        captured = step()
+    expected = step().clone()
+    x.mul_(1.0)
+    graph.replay()
+    torch.testing.assert_close(captured, expected)

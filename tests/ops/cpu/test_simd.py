@@ -1,0 +1,43 @@
+"""Functions and products of vectors, to the last places and with the registers of other processors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from helpers.processes import FEATURES, as_another
+
+
+@pytest.mark.parametrize(("dtype", "wide"), [(np.float32, np.float64), (np.float64, np.longdouble)])
+@pytest.mark.parametrize("half", [False, True])
+def test_functions_to_the_last_places(dtype: Any, wide: Any, half: bool) -> None:
+    from helpers.vector_functions import apply
+
+    draw = np.random.default_rng(0)
+    x = np.concatenate([draw.normal(size=4096) * scale for scale in (1e-4, 0.1, 1, 10)]).astype(dtype)
+    exact = x.astype(wide)
+    truths = np.tanh(exact), 1 / (1 + np.exp(-exact)), np.expm1(exact)
+    for value, truth in zip(apply(x, half=half), truths, strict=True):
+        assert (np.abs(value - truth) <= 3 * np.spacing(np.abs(truth).astype(dtype))).all()
+    special = np.zeros(16, dtype)
+    special[:6] = [np.nan, np.inf, -np.inf, -0.0, 1e4, -1e4]
+    tanh, sigmoid, _ = apply(special, half=half)
+    assert np.array_equal(tanh[:6], [np.nan, 1, -1, 0, 1, -1], equal_nan=True)
+    assert np.signbit(tanh[3])
+    assert np.array_equal(sigmoid[:6], [np.nan, 1, 0, 0.5, 1, 0], equal_nan=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("features", FEATURES)
+def test_products_with_other_registers(features: str) -> None:
+    out = as_another(
+        features,
+        """
+        from helpers.vector_products import largest_error, registers
+        print(*registers(), largest_error())
+        """,
+    )
+    size, _, wrong = out.split()
+    assert int(size) == FEATURES[features]
+    assert float(wrong) < 1e-5

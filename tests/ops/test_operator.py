@@ -1,0 +1,256 @@
+"""The operator, and torch's machinery around it: compile, export, function transforms, double backward."""
+
+import copy
+
+import pytest
+import torch
+from helpers.quick import quick
+from helpers.systems import FUSED, draw, joined, make
+from torch.func import functional_call
+from torch.nn.utils.rnn import pack_padded_sequence
+
+import eirehn
+from eirehn.ops.dispatch import backend_for
+from eirehn.ops.operator import recurrence, recurrence_backward
+from eirehn.ops.reference import unfused
+from eirehn.ops.weights import Weights, weights_of
+
+
+@pytest.fixture(autouse=True)
+def _cpu_kernels(_plain_path):
+    with eirehn.use_backend("cpu"):
+        yield
+
+
+def run(layer, x, h0, **options):
+    """Every output and every gradient of a loss that all outputs enter."""
+    layer.zero_grad()
+    x, h0 = x.clone().requires_grad_(), h0.clone().requires_grad_()
+    input = options.pop("pack")(x) if "pack" in options else x
+    torch.manual_seed(0)
+    out, h_n, depth, cost = layer(input, h0, return_depth=True, return_cost=True, **options)
+    out = out.data if isinstance(out, torch.nn.utils.rnn.PackedSequence) else out
+    weight = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
+    ((out * weight).sum() + h_n.square().sum() + cost.square().sum()).backward()
+    return [out, h_n, depth, cost, x.grad, h0.grad, *(p.grad.clone() for p in layer.parameters())]
+
+
+def assert_close(left, right, tolerance=1e-11):
+    for a, b in zip(left, right, strict=True):
+        scale = max(b.abs().max().item(), 1e-30) if b.numel() else 1.0
+        assert (a - b).abs().max().item() <= tolerance * scale if b.numel() else a.shape == b.shape
+
+
+def both(layer, x, h0, **options):
+    fast = run(layer, x, h0, **options)
+    with eirehn.use_backend("reference"):
+        return fast, run(layer, x, h0, **options)
+
+
+@pytest.mark.parametrize("name", quick("RHN", "EIREHN-paper", "EIREHN-scaling", of=FUSED))
+def test_layers_of_every_form_use_it(name):
+    layer = make(name, 2, 5, num_layers=2, bidirectional=True, dropout=0.3, input_dropout=0.2, hidden_dropout=0.3)
+    x, h0 = draw(layer, 6, 4)
+    assert backend_for(layer.cells[0], x) == "cpu"
+    assert_close(*both(layer, x, h0))
+    assert_close(*both(layer, x, h0, max_depth=2))
+    lengths = [3, 6, 1, 4]
+    assert_close(*both(layer, x, h0, pack=lambda x: pack_padded_sequence(x, lengths, enforce_sorted=False)))
+
+
+@pytest.mark.parametrize("name", quick("RHN", of=["RHN", "EIREHN-paper"]))
+def test_gradcheck(name):
+    layer = make(name, 2, 3, **({"depth": 3} if name == "RHN" else {"max_depth": 3}))
+    x, h0 = draw(layer, 2, 2)
+    names = [key for key, _ in layer.named_parameters()]
+    inputs = [x, h0, *(p.detach().clone() for p in layer.parameters())]
+
+    def call(x, h0, *values):
+        results = functional_call(layer, dict(zip(names, values, strict=True)), (x, h0), {"return_cost": True})
+        return results[0], results[2]
+
+    inputs = [each.requires_grad_() for each in inputs]
+    assert torch.autograd.gradcheck(call, inputs, eps=1e-6, atol=1e-7)
+    assert torch.autograd.gradgradcheck(call, inputs, eps=1e-6, atol=1e-6)
+
+
+def arguments(name, *, mask=False):
+    layer = make(name, 2, 3)
+    cell = layer.cells[0]
+    x, h0 = draw(layer, 3, 2)
+    tensors = [cell.project(x.flatten(0, 1)), h0[0], None, *weights_of(cell, cell.constants())]
+    if mask:
+        tensors[2] = torch.full_like(h0[0], 1.5)
+    leaves = [None if each is None else each.detach()[None].clone().requires_grad_() for each in tensors]
+    kind = name.partition("-")[2] or "none"
+    return (*leaves, [2, 2, 2], kind, cell.resolve_depth(None), False, "cpu")
+
+
+@pytest.mark.parametrize("name", quick("RHN", "EIREHN-paper", of=FUSED))
+def test_opcheck(name):
+    given = arguments(name)
+    torch.library.opcheck(recurrence, given)
+    tensors = [None if each is None else each.detach() for each in given[:15]]
+    out, _, cost = recurrence(*tensors, *given[15:])
+    torch.library.opcheck(
+        recurrence_backward, (*tensors, out, torch.randn_like(out), torch.randn_like(cost), *given[15:])
+    )
+
+
+@pytest.mark.parametrize("name", FUSED)
+def test_the_plain_form_of_the_operator(name):
+    *tensors, sizes, kind, depth, reverse, _ = arguments(name, mask=True)
+    u, h0, mask, *weights = tensors
+    results = recurrence(*tensors, sizes, kind, depth, reverse, "cpu")
+    plain = unfused(u, h0, mask, Weights(*weights), sizes, kind, depth, reverse)
+    assert_close(results, plain)
+
+
+@pytest.mark.parametrize("name", quick("RHN", "EIREHN-paper", of=FUSED))
+def test_torch_compile_sees_one_node(name):
+    layer = make(name, 2, 3)
+    x, h0 = draw(layer, 4, 5)
+    graphs = []
+
+    def keep(graph, _):
+        graphs.append(graph)
+        return graph.forward
+
+    torch.compiler.reset()
+    compiled = torch.compile(layer, fullgraph=True, backend=keep)
+    out, h_n = compiled(x, h0)
+    assert_close((out, h_n), layer(x, h0), 1e-14)
+    nodes = [node for graph in graphs for node in graph.graph.nodes if "recurrence" in str(node.target)]
+    assert len(nodes) == 1
+    torch.compiler.reset()
+    trained = torch.compile(layer, fullgraph=True, backend="aot_eager")
+    trained(x, h0)[0].square().sum().backward()
+    found = [p.grad.clone() for p in layer.parameters()]
+    layer.zero_grad()
+    layer(x, h0)[0].square().sum().backward()
+    assert_close(found, [p.grad for p in layer.parameters()])
+
+
+def test_export_sees_one_node():
+    layer = make("EIREHN-paper", 2, 3)
+    x, h0 = draw(layer, 4, 5)
+    program = torch.export.export(layer, (x, h0))
+    assert sum("recurrence" in str(node.target) for node in program.graph.nodes) == 1
+    assert_close(program.module()(x, h0), layer(x, h0), 1e-14)
+
+
+# torch's forward mode loads its own TorchScript rules, and warns of itself.
+jvp_of_torch = pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")
+
+
+@jvp_of_torch
+def test_function_transforms_take_the_plain_path_under_auto_and_are_right():
+    layer = make("EIREHN-paper", 2, 3)
+    x, h0 = draw(layer, 4, 5)
+    parameters = {key: value.detach() for key, value in layer.named_parameters()}
+    tangents = {key: torch.randn_like(value) for key, value in parameters.items()}
+
+    def loss(parameters):
+        return functional_call(layer, parameters, (x, h0))[0].square().sum()
+
+    with eirehn.use_backend("auto"):
+        gradient = torch.func.grad(loss)(parameters)
+        _, slope = torch.func.jvp(loss, (parameters,), (tangents,))
+    layer(x, h0)[0].square().sum().backward()
+    for key, value in layer.named_parameters():
+        assert_close([gradient[key]], [value.grad])
+    expected = sum((value.grad * tangents[key]).sum() for key, value in layer.named_parameters())
+    assert slope.item() == pytest.approx(expected.item(), rel=1e-10)
+    assert slope.item() != 0
+
+
+@jvp_of_torch
+def test_forward_mode_takes_the_plain_path():
+    layer = make("SREHN", 2, 3)
+    x, h0 = draw(layer, 2, 2)
+    direction = torch.randn_like(x)
+    with eirehn.use_backend("auto"), torch.autograd.forward_ad.dual_level():
+        dual = layer(torch.autograd.forward_ad.make_dual(x, direction), h0)[0]
+        slope = torch.autograd.forward_ad.unpack_dual(dual).tangent.sum()
+    x.requires_grad_()
+    layer(x, h0)[0].sum().backward()
+    assert slope.item() == pytest.approx((x.grad * direction).sum().item(), rel=1e-10)
+
+
+@pytest.mark.parametrize("grad", [True, False])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_signs_that_torch_is_yet_to_turn(batch, grad):
+    def negated(*shape):
+        value = torch.complex(torch.zeros(shape), torch.randn(shape)).conj().imag
+        assert value.is_neg()
+        return value
+
+    layer = eirehn.EIREHN(2, 5)
+    x, h0 = negated(4, batch, 2), negated(1, batch, 5)
+    with torch.set_grad_enabled(grad):
+        out, _ = layer(x, h0)
+        assert torch.equal(out, layer(x.clone().resolve_neg(), h0.clone().resolve_neg())[0])
+    if grad:
+        d_out = negated(*out.shape)
+        ours = torch.autograd.grad(out, layer.cells[0].W_h, d_out, retain_graph=True)[0]
+        assert torch.equal(ours, torch.autograd.grad(out, layer.cells[0].W_h, d_out.resolve_neg())[0])
+
+
+def test_nan_stays_in_its_sample():
+    layer = make("EIREHN-paper", 2, 5)
+    x, h0 = draw(layer, 5, 20)
+    clean = layer(x, h0)[0]
+    x[2, 7, 0] = torch.nan
+    out = layer(x, h0)[0]
+    others = [index for index in range(20) if index != 7]
+    assert torch.equal(out[:, others], clean[:, others])
+    assert out[2:, 7].isnan().all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_two_runs_give_the_same_bits(dtype):
+    layer = make("EIREHN-paper", 2, 20).to(dtype)
+    x, h0 = draw(layer, 12, 33)
+    first = run(layer, x.to(dtype), h0.to(dtype))
+    second = run(layer, x.to(dtype), h0.to(dtype))
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_deeper_changes_no_bit():
+    layer = make("EIREHN-paper", 2, 5)
+    x, h0 = draw(layer, 5, 7)
+    needed = int(layer.depth_bound().max())
+    first, second = run(layer, x, h0, max_depth=needed), run(layer, x, h0, max_depth=needed + 9)
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+def test_autocast_runs_the_kernels_in_float32():
+    layer = make("EIREHN-paper", 2, 5).float()
+    x, h0 = draw(layer, 5, 7)
+    full = layer(x.float(), h0.float())[0]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = layer(x.float(), h0.float())[0]
+    assert out.dtype == torch.float32
+    assert (out - full).abs().mean() < 0.02 * full.abs().mean()
+
+
+def test_float32_error_is_that_of_the_plain_path():
+    torch.manual_seed(0)
+    layer = eirehn.EIREHN(9, 48, max_depth=10, weight_update="paper", dtype=torch.float64)
+    layer.reset_parameters(alpha=0.05, gate_bias=0.0)
+    with torch.no_grad():  # gates that shut at different depths; the other weights stay where nothing explodes
+        layer.cells[0].b_a.uniform_(-2.5, 0.0)
+        layer.cells[0].W_ax.mul_(10.0)
+    x, h0 = draw(layer, 63, 20)
+    with eirehn.use_backend("reference"):
+        exact = run(layer, x, h0)
+        single = copy.deepcopy(layer).float()
+        plain = run(single, x.float(), h0.float())
+    fast = run(single, x.float(), h0.float())
+    assert exact[2].unique().numel() > 2
+    assert torch.equal(fast[2], exact[2])
+    for f, p, e in zip(fast, plain, exact, strict=True):
+        scale = e.abs().max().item()
+        error = (joined(f).double() - e).abs().max().item() / scale
+        assert error <= max(3 * (p.double() - e).abs().max().item() / scale, 1e-6)
+        assert error <= 1e-4
