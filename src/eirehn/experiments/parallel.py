@@ -35,11 +35,12 @@ from ..training.run import RunFolder
 from ..training.trainer import train
 
 POLL = 0.2  # seconds between two looks at a file
+LATE = 60.0  # seconds after which a network file system shows a new file at the latest
 
 Tell: TypeAlias = Callable[[Event], None]
 Ended: TypeAlias = Callable[[Recipe, dict[str, Any]], None]
-Outcome: TypeAlias = tuple[str, str | None]
-"""A row and what went wrong. Where nothing did and it has no result, it was stopped."""
+Outcome: TypeAlias = tuple[str, bool, str | None]
+"""A row, whether its training ended, and what went wrong. Where neither, it was stopped."""
 
 
 def train_all(
@@ -154,12 +155,16 @@ def _result(outcome: Outcome | BaseException, runs: Path) -> tuple[str, dict[str
         raise RunError("a process that trained was killed, perhaps for want of memory: try fewer jobs at a time")
     if isinstance(outcome, BaseException):
         raise outcome
-    name, error = outcome
+    name, has_ended, error = outcome
     if error is not None:
         raise RunError(error)
-    result = RunFolder(runs / name).read_result()
-    if result is None:
+    if not has_ended:
         raise KeyboardInterrupt
+    run, until = RunFolder(runs / name), time.monotonic() + LATE
+    while (result := run.read_result()) is None:
+        if time.monotonic() > until:
+            raise RunError(f"{run.path} has ended, but its result.json is not to be seen from here")
+        time.sleep(POLL)
     return name, result
 
 
@@ -192,15 +197,16 @@ def train_row(name: str, runs: str, sweep: str, parent: int) -> Outcome:
             if running.exists():
                 recipe = RunFolder(folder).recipe()
                 train(recipe, folder, tell=lambda event: report(asdict(event)), callbacks=[stopping])
+                return name, True, None
         except (Stopped, KeyboardInterrupt):
             if orphaned():
                 os._exit(1)  # else it would wait for more from nobody
         except (RunError, ValueError) as error:
-            return name, str(error)
+            return name, False, str(error)
         except Exception as error:  # returned, since joblib ends the others at once where one raises
             traceback.print_exc()
-            return name, f"the training of {name} failed: {type(error).__name__}: {error}"
-    return name, None
+            return name, False, f"the training of {name} failed: {type(error).__name__}: {error}"
+    return name, False, None
 
 
 class StopWhen(pl.Callback):
