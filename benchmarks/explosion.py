@@ -25,7 +25,7 @@ from stability import DEPTH, Model, har, steps_of
 from torch import Tensor
 
 from eirehn import EIREHN
-from eirehn.files import write_json
+from eirehn._internal.files import write_json
 from eirehn.training.provenance import cores, provenance
 
 UPDATES = ("paper", "recursive", "bounded")

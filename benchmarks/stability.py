@@ -44,9 +44,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from eirehn import EIREHN, RHN, SREHN
+from eirehn._internal.files import write_json
 from eirehn.data.download import kept
 from eirehn.data.synthetic import SyntheticData
-from eirehn.files import write_json
 from eirehn.sklearn import ElasticClassifier
 from eirehn.training.provenance import cores, provenance
 

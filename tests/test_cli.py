@@ -18,8 +18,8 @@ import torch
 import yaml
 
 import eirehn
-from eirehn.files import read_json
-from eirehn.loading import read_values
+from eirehn._internal.files import read_json
+from eirehn.models.io import read_values
 from eirehn.training.run import RunFolder
 
 TINY = ["--epochs", "2", "--seeds", "2", "--sequences", "40"]

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from eirehn import scoring
+from eirehn._internal.files import RunError
 from eirehn.data.vocabulary import Vocabulary
-from eirehn.files import RunError
 from eirehn.models import LanguageModel, LanguageNetwork
-from eirehn.scoring import score, text_tokens
+from eirehn.models import score as scoring
+from eirehn.models.score import score, text_tokens
 
 WORDS = Vocabulary("word", ("<unk>", "<eos>", "a", "b", "c"))
 TEXT = ["a", "b", "zebra", "<eos>", "<eos>", "c", "a", "a", "<eos>", "b"]

@@ -1,5 +1,6 @@
 """eirehn: recurrent networks with elastic depth, for PyTorch."""
 
+from ._internal.checks import UnstableTraining
 from .cells import (
     GRU,
     LSTM,
@@ -13,9 +14,8 @@ from .cells import (
     elastic_gate,
     one_bias,
 )
-from .checks import UnstableTraining
 from .layers import ACT, EIREHN, RHN, SREHN, SRHN
-from .loading import load
+from .models.io import load
 from .ops import use_backend
 
 __version__ = "0.2.0.dev0"

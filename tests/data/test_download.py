@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from helpers.server import serving
 
+from eirehn._internal.files import RunError
 from eirehn.data import download
 from eirehn.data.download import DownloadError, Remote, cache_dir, data_dir, fetch, kept
-from eirehn.files import RunError
 
 CONTENT = bytes(range(256)) * 4000
 

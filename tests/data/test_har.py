@@ -13,6 +13,7 @@ import pytest
 import torch
 from helpers.har_archive import published_files, signals, some_arrays, zipped, zipped_twice
 
+from eirehn._internal.files import RunError
 from eirehn.data import har
 from eirehn.data.download import data_dir
 from eirehn.data.har import (
@@ -28,7 +29,6 @@ from eirehn.data.har import (
     read_source,
     rotations,
 )
-from eirehn.files import RunError
 
 REAL = data_dir() / "har" / "har.npz"
 needs_data = pytest.mark.skipif(not REAL.exists(), reason="UCI HAR is not here: `eirehn data har` gets it")

@@ -11,11 +11,11 @@ import pytest
 import torch
 from helpers.server import serving
 
+from eirehn._internal.files import RunError
 from eirehn.data import ptb
 from eirehn.data.download import DownloadError, Remote, data_dir
 from eirehn.data.ptb import PtbData, complete, download, prepare
 from eirehn.data.vocabulary import EOS, UNK
-from eirehn.files import RunError
 
 REAL = data_dir() / "ptb"
 needs_data = pytest.mark.skipif(

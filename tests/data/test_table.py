@@ -12,8 +12,8 @@ import pytest
 import torch
 from helpers.tables import LONG, arrays, check, classes, long_csv, sequences, written
 
+from eirehn._internal.files import RunError
 from eirehn.data.table import FileData
-from eirehn.files import RunError
 from eirehn.training.config import from_dict
 
 

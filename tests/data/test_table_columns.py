@@ -18,10 +18,10 @@ from helpers.tables import LONG, PLAIN, check, classes, long_csv, sequences, wri
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eirehn._internal.files import RunError
 from eirehn.data import table_columns
 from eirehn.data.table import FileData
 from eirehn.data.table_columns import Table
-from eirehn.files import RunError
 
 
 def test_long_csv(tmp_path: Path) -> None:

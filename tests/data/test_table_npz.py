@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from helpers.tables import PLAIN, arrays, check, classes, sequences, written
 
+from eirehn._internal.files import RunError
 from eirehn.data import table_npz
 from eirehn.data.table import FileData
-from eirehn.files import RunError
 
 
 def test_npz(tmp_path: Path) -> None:

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 import torch
 
+from eirehn._internal.files import RunError, lock
 from eirehn.data import text
 from eirehn.data.text import TextData
 from eirehn.data.vocabulary import Vocabulary, encode, vocabulary_of
-from eirehn.files import RunError, lock
 
 
 @pytest.fixture(autouse=True)

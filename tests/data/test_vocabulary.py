@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eirehn._internal.files import RunError
 from eirehn.data import vocabulary as module
 from eirehn.data.vocabulary import EOS, UNK, Vocabulary, blocks, encode, encode_to, vocabulary_of, words
-from eirehn.files import RunError
 
 
 def plain_words(content: str) -> list[str]:

@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import eirehn
+from eirehn._internal.files import read_json
 from eirehn.cli import main
-from eirehn.files import read_json
 from eirehn.sklearn import ElasticClassifier
 
 pytestmark = pytest.mark.slow

@@ -18,7 +18,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import eirehn.sklearn.base
-from eirehn.checks import UnstableTraining
+from eirehn._internal.checks import UnstableTraining
 from eirehn.sklearn import ElasticClassifier, ElasticRegressor
 
 # Python's filters of warnings are shared by all threads, and one that ends its own puts back those of another's.

@@ -13,7 +13,7 @@ from helpers.toys import QUICK, sequences, signs
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from eirehn.files import RunError
+from eirehn._internal.files import RunError
 from eirehn.sklearn import ElasticClassifier, ElasticRegressor
 
 

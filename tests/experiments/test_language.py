@@ -16,12 +16,12 @@ import torch
 from helpers.language import small_language_recipe, written
 
 import eirehn
+from eirehn._internal.files import RunError, read_json
 from eirehn.data.dataset import Split
 from eirehn.experiments import Experiment, language
 from eirehn.experiments.reproduce import page, report_on, reproduce
 from eirehn.experiments.results import row
 from eirehn.experiments.trained import Trained
-from eirehn.files import RunError, read_json
 from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.recipes import find
 from eirehn.report.page import render

@@ -16,11 +16,11 @@ import torch
 from helpers.small import small
 
 import eirehn
-from eirehn.checks import UnstableTraining
+from eirehn._internal.checks import UnstableTraining
+from eirehn._internal.files import RunError
 from eirehn.data.text import TextData
 from eirehn.experiments.parallel import Sweep, train_all
-from eirehn.files import RunError
-from eirehn.loading import read_values
+from eirehn.models.io import read_values
 from eirehn.training.callbacks import Event, Stopped
 from eirehn.training.config import Recipe
 from eirehn.training.run import RunFolder

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 import eirehn
+from eirehn._internal.files import read_json
 from eirehn.data.synthetic import SyntheticData
 from eirehn.experiments import Cut, Experiment, experiments
 from eirehn.experiments.reproduce import report_on, reproduce
-from eirehn.files import read_json
 from eirehn.recipes import find
 from eirehn.training.config import Optimisation, Recipe
 

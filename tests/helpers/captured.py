@@ -12,8 +12,8 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
-from eirehn.loading import read_values
 from eirehn.models import LanguageModel, LanguageNetwork
+from eirehn.models.io import read_values
 from eirehn.training.callbacks import Saving, Stopped
 from eirehn.training.checkpoint import WholeFiles
 from eirehn.training.config import Hardware, LanguageOptimisation, Recipe

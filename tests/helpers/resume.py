@@ -9,8 +9,8 @@ import pytest
 import pytorch_lightning as pl
 import torch
 
-from eirehn.files import read_json
-from eirehn.loading import read_values
+from eirehn._internal.files import read_json
+from eirehn.models.io import read_values
 from eirehn.training.callbacks import Saving, Stopped
 from eirehn.training.config import Recipe
 from eirehn.training.trainer import train

@@ -19,9 +19,9 @@ from torch import Tensor
 
 import eirehn
 from eirehn import cli
-from eirehn.files import read_json
+from eirehn._internal.files import read_json
 from eirehn.models import LanguageModel, LanguageNetwork
-from eirehn.scoring import score
+from eirehn.models.score import score
 from eirehn.training.config import Recipe
 from eirehn.training.evaluate import calibrate, evaluate
 from eirehn.training.run import RunFolder

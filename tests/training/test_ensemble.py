@@ -16,11 +16,11 @@ from helpers.quick import quick
 from helpers.small import DATA, Sums, small, with_data
 from torch import nn
 
-from eirehn.checks import UnstableTraining
+from eirehn._internal.checks import UnstableTraining
+from eirehn._internal.files import RunError, read_json
 from eirehn.data.synthetic import SyntheticData
-from eirehn.files import RunError, read_json
-from eirehn.loading import load, read_values
 from eirehn.models import SequenceModel, SequenceNetwork
+from eirehn.models.io import load, read_values
 from eirehn.training.ensemble import Ensemble
 from eirehn.training.evaluate import evaluate
 from eirehn.training.loaders import Batches

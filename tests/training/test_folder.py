@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from helpers.small import small
 
-from eirehn.files import RunError, read_json, write_json, write_text
-from eirehn.loading import load
+from eirehn._internal.files import RunError, read_json, write_json, write_text
+from eirehn.models.io import load
 from eirehn.training.config import Recipe
 from eirehn.training.run import RunFolder
 from eirehn.training.trainer import train

@@ -12,8 +12,8 @@ from helpers.resume import StopAt, same, train_with_stops
 from helpers.small import Sums, small, with_data, with_network
 
 from eirehn import cli
-from eirehn.files import RunError
-from eirehn.loading import read_values
+from eirehn._internal.files import RunError
+from eirehn.models.io import read_values
 from eirehn.training.config import DATA, Recipe
 from eirehn.training.trainer import make_task, start_from, train
 

@@ -13,8 +13,8 @@ from helpers.language import small_language_recipe, written
 from torch import Tensor
 
 from eirehn import use_backend
-from eirehn.generation import generate, trained_language_model
-from eirehn.loading import read_values
+from eirehn.models.generate import generate, trained_language_model
+from eirehn.models.io import read_values
 from eirehn.training.config import Hardware, Recipe
 from eirehn.training.evaluate import evaluate
 from eirehn.training.task import Task

@@ -26,11 +26,11 @@ from safetensors.torch import load_file, save_file
 
 import eirehn
 from eirehn import cli
+from eirehn._internal.files import RunError, read_json, write_json
 from eirehn.data.text import TextData
 from eirehn.data.vocabulary import Vocabulary
-from eirehn.files import RunError, read_json, write_json
-from eirehn.generation import generate, pieces, read_prompt
 from eirehn.models import LanguageModel, LanguageNetwork
+from eirehn.models.generate import generate, pieces, read_prompt
 from eirehn.training.config import Recipe
 from eirehn.training.evaluate import calibrate, evaluate, evaluate_together
 from eirehn.training.run import RunFolder, export
@@ -383,7 +383,7 @@ def test_scores_that_cannot_be_had(trained: Path, tmp_path: Path, capsys: pytest
 def test_scores_of_characters_in_a_table(tmp_path: Path) -> None:
     """Those that mean something in a table, and ends of lines of all kinds, come back from it."""
     from eirehn.cli.writing import _written
-    from eirehn.scoring import Scored
+    from eirehn.models.score import Scored
 
     text = 'a,"\r\n\n\u2028 \t'
     rows = [Scored(1, at, letter, True, 0.5, 1.0, None) for at, letter in enumerate(text, 1)]
@@ -399,14 +399,14 @@ def test_a_text_that_is_all_but_ruled_out(
 ) -> None:
     model = eirehn.load(trained)
     model.embedding.weight.data.mul_(1e6)
-    monkeypatch.setattr("eirehn.generation.load", lambda *given, **options: model)
+    monkeypatch.setattr("eirehn.models.generate.load", lambda *given, **options: model)
     (tmp_path / "text").write_text("w1 w2 zebra\n")
     assert cli.main(["score", str(trained), str(tmp_path / "text"), "--device", "cpu"]) == 0
     assert "perplexity inf" in capsys.readouterr().out
 
 
 def test_lines_and_depths_as_they_are_printed() -> None:
-    from eirehn.generation import Token
+    from eirehn.models.generate import Token
 
     tokens = [Token("a", 1.0, True), Token("b", 2.5, False), Token("<eos>", 4.0, False), Token("c", 2.0, False)]
     assert "".join(piece.text for piece in pieces(tokens, "word")) == "a b\nc"

@@ -10,7 +10,7 @@ from helpers.resume import same, stopped
 from helpers.small import small, with_network
 
 from eirehn import cli
-from eirehn.files import RunError, read_json
+from eirehn._internal.files import RunError, read_json
 from eirehn.training.config import Recipe
 from eirehn.training.run import RunFolder
 from eirehn.training.trainer import train, with_more_epochs

@@ -14,11 +14,11 @@ import torch
 from helpers.resume import StopAt, same, train_with_stops
 
 import eirehn
+from eirehn._internal.files import RunError, read_json, write_json
 from eirehn.cli import main
 from eirehn.data.table import FileData
 from eirehn.experiments import classification
 from eirehn.experiments.trained import Trained, histogram
-from eirehn.files import RunError, read_json, write_json
 from eirehn.recipes import find
 from eirehn.training.config import Hardware, Recipe
 from eirehn.training.run import RunFolder

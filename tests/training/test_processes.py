@@ -12,8 +12,8 @@ import pytest
 import torch
 from helpers.language import written
 
-from eirehn.files import read_json
-from eirehn.loading import read_values
+from eirehn._internal.files import read_json
+from eirehn.models.io import read_values
 
 # 21 validation sequences, batches of 13 and a last one of 8: most do not split evenly.
 SETTING = [

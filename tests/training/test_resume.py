@@ -15,7 +15,7 @@ from helpers.resume import StopAt, same, stopped, train_with_stops
 from helpers.small import small, with_network
 
 from eirehn import cli
-from eirehn.files import RunError, read_json
+from eirehn._internal.files import RunError, read_json
 from eirehn.training.callbacks import Saving, Stopped
 from eirehn.training.checkpoint import generator_states, set_generator_states
 from eirehn.training.trainer import train

@@ -17,11 +17,11 @@ import torch
 from helpers.small import DATA, Sums, small, with_data
 from rich.console import Console
 
-from eirehn.checks import UnstableTraining
+from eirehn._internal.checks import UnstableTraining
+from eirehn._internal.files import read_json
 from eirehn.cli import main
 from eirehn.cli.display import Display
-from eirehn.files import read_json
-from eirehn.loading import read_values
+from eirehn.models.io import read_values
 from eirehn.recipes import har
 from eirehn.training.callbacks import Event
 from eirehn.training.config import Recipe

@@ -11,8 +11,8 @@ from helpers.resume import StopAt, same, stopped, train_with_stops
 from helpers.small import Sums, small, with_data
 
 import eirehn
-from eirehn.files import RunError
-from eirehn.loading import read_values
+from eirehn._internal.files import RunError
+from eirehn.models.io import read_values
 from eirehn.training.checkpoint import KIND, MARK
 from eirehn.training.config import DATA, Recipe
 from eirehn.training.trainer import make_task, train

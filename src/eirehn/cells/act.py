@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..checks import check_pair, finite, floating, positive_int
+from .._internal.checks import check_pair, finite, floating, positive_int
 from .base import (
     Constants,
     RecurrentCell,

@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..checks import check_cell_input, check_cell_state, finite, positive_int
+from .._internal.checks import check_cell_input, check_cell_state, finite, positive_int
 
 
 class Step(NamedTuple):

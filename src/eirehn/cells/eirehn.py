@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..checks import finite, positive_int
+from .._internal.checks import finite, positive_int
 from .base import Constants, Step, default_bound, fill_uniform, masked, product, residual_and_gate
 from .gate import ElasticSteps
 from .srehn import SREHNCell

@@ -11,7 +11,15 @@ from torch import _VF, Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils._pytree import tree_map_only
 
-from ..checks import boolean, check_layer_input, check_layer_state, check_pair, floating, positive_int, probability
+from .._internal.checks import (
+    boolean,
+    check_layer_input,
+    check_layer_state,
+    check_pair,
+    floating,
+    positive_int,
+    probability,
+)
 
 Recurrent = TypeVar("Recurrent", bound=nn.RNNBase | nn.RNNCellBase)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from ..files import RunError
+from .._internal.files import RunError
 from .common import UsageError, as_command, one_line
 from .data import data
 from .reproducing import reproduce
@@ -80,7 +80,7 @@ def run(given: list[str]) -> int:
         return 0
     name, rest = given[0], given[1:]
     if name not in COMMANDS:
-        from ..checks import nearest
+        from .._internal.checks import nearest
 
         raise UsageError(f"there is no command {name!r}; did you mean {nearest(name, COMMANDS)!r}?")
     return COMMANDS[name](rest) or 0

@@ -37,9 +37,9 @@ def data(given: list[str]) -> None:
 
 def _har(folder: Path, source: Path | None) -> bool:
     """Whether there was anything to do."""
+    from .._internal.files import RunError
     from ..data import har
     from ..data.download import fetch
-    from ..files import RunError
 
     target = folder / har.FILE
     if target.exists():

@@ -81,7 +81,7 @@ def reproduce(given: list[str]) -> int:
             ),
         )
     if asked.results is not None:
-        from ..files import write_json
+        from .._internal.files import write_json
 
         write_json(asked.results, results)
     print(markdown_table(results))
@@ -99,14 +99,14 @@ def chosen_rows(experiment: Experiment, asked: Sequence[str] | None) -> list[str
     names = [long if (long := f"{experiment.name}-{name}") in known else name for name in names]
     for name in names:
         if name not in known:
-            from ..checks import nearest
+            from .._internal.checks import nearest
 
             raise UsageError(f"{experiment.name} has no row {name!r}; did you mean {nearest(name, known)!r}?")
     return names
 
 
 def _figure1(folder: Path) -> None:
-    from ..files import replacing
+    from .._internal.files import replacing
     from ..report.figures import figure1
 
     figure = figure1()

@@ -30,7 +30,7 @@ def evaluate(given: list[str]) -> None:
     asked = parse(parser, given)
     check_can_be_written("--results", asked.results)
     check_apart("--results", asked.results, *asked.runs)
-    from ..files import write_json
+    from .._internal.files import write_json
     from ..training.callbacks import stopped_seeds
     from ..training.evaluate import calibrate, evaluate_together
     from ..training.evaluate import evaluate as measure

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from .common import UsageError, check_apart, check_can_be_written, make_parser, parse
 
 if TYPE_CHECKING:
-    from ..scoring import Scored
+    from ..models.score import Scored
 
 
 def generate(given: list[str]) -> None:
@@ -37,8 +37,8 @@ def generate(given: list[str]) -> None:
     asked = parse(parser, given)
     from rich.console import Console
 
-    from ..generation import generate as draw
-    from ..generation import pieces, read_prompt, trained_language_model
+    from ..models.generate import generate as draw
+    from ..models.generate import pieces, read_prompt, trained_language_model
 
     model, vocabulary = trained_language_model(asked.run, which=asked.which, device=asked.device)
     prompt = read_prompt(asked.prompt, vocabulary)
@@ -73,9 +73,9 @@ def score(given: list[str]) -> None:
     check_apart("--out", asked.out, asked.run)
     if asked.out is not None and asked.out.exists() and asked.text.exists() and asked.out.samefile(asked.text):
         raise UsageError(f"--out must be a file of its own, and {asked.out} is the text")
-    from ..generation import trained_language_model
-    from ..scoring import score as scored
-    from ..scoring import text_tokens
+    from ..models.generate import trained_language_model
+    from ..models.score import score as scored
+    from ..models.score import text_tokens
 
     model, vocabulary = trained_language_model(asked.run, which=asked.which, device=asked.device)
     tokens = text_tokens(asked.text, vocabulary.level, asked.encoding)
@@ -92,8 +92,8 @@ def score(given: list[str]) -> None:
 
 def _written(rows: Iterable[Scored], out: Path) -> Iterator[Scored]:
     """The same, each also a row of a file, which is there when all are."""
-    from ..files import replacing
-    from ..scoring import Scored
+    from .._internal.files import replacing
+    from ..models.score import Scored
 
     with replacing(out) as file:
         text = io.TextIOWrapper(file, "utf-8", newline="")

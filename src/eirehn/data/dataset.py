@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..files import RunError
+from .._internal.files import RunError
 
 if TYPE_CHECKING:  # `import eirehn` comes here, and these parts of NumPy take a while
     import numpy.typing as npt

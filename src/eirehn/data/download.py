@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import platformdirs
 
-from ..files import RunError
+from .._internal.files import RunError
 
 CHUNK = 1 << 18
 TIMEOUT = 30.0  # seconds without a byte

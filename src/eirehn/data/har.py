@@ -19,8 +19,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..checks import boolean, finite, positive_int
-from ..files import RunError, replacing
+from .._internal.checks import boolean, finite, positive_int
+from .._internal.files import RunError, replacing
 from .dataset import Augment, Floats, Split, Splits, load_npz, sent
 from .download import Remote, kept
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from ..files import RunError, replacing
+from .._internal.files import RunError, replacing
 from .dataset import checksum
 from .download import DownloadError, Remote, fetch, kept
 from .text import LanguageData, Texts, read_texts

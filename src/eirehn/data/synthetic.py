@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from ..checks import finite, positive_int
+from .._internal.checks import finite, positive_int
 from .dataset import Augment, Split, Splits, sent
 
 NOISE_STD = 0.056

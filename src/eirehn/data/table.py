@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from ..checks import boolean, positive_int
-from ..files import RunError
+from .._internal.checks import boolean, positive_int
+from .._internal.files import RunError
 from .dataset import Floats, Scaling, Split, Splits, check_single, checksum, file_state, moments, padded
 from .table_columns import Cases, Roles, read_columns
 from .table_npz import read_npz

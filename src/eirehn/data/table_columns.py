@@ -15,8 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ..checks import nearest
-from ..files import RunError
+from .._internal.checks import nearest
+from .._internal.files import RunError
 from .dataset import Floats
 
 Texts = npt.NDArray[np.str_]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..files import RunError
+from .._internal.files import RunError
 from .dataset import Floats, load_npz
 from .table_columns import PARTS, Cases, Roles, Texts, ends, parts
 

@@ -23,8 +23,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..checks import positive_int
-from ..files import RunError, lock
+from .._internal.checks import positive_int
+from .._internal.files import RunError, lock
 from .dataset import DAMAGED_ARRAY, FileState, Split, Splits, checksum, file_state
 from .download import cache_dir
 from .vocabulary import Stored, Vocabulary, check_level, encode, encode_to, mapped, stored_type, vocabulary_of

@@ -17,8 +17,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from ..checks import positive_int
-from ..files import RunError, read_json, replacing, write_json
+from .._internal.checks import positive_int
+from .._internal.files import RunError, read_json, replacing, write_json
 
 UNK, EOS = "<unk>", "<eos>"
 LEVELS = ("word", "char")

@@ -26,8 +26,8 @@ import joblib  # type: ignore[import-untyped]  # it has no types
 import pytorch_lightning as pl
 import torch
 
-from ..checks import UnstableTraining
-from ..files import RunError
+from .._internal.checks import UnstableTraining
+from .._internal.files import RunError
 from ..training.callbacks import Event, Saving, Stopped
 from ..training.config import Recipe
 from ..training.provenance import cores

@@ -7,9 +7,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from .._internal.files import write_json
 from ..data.table import FileData
 from ..data.text import TextData
-from ..files import write_json
 from ..report.content import Report
 from ..report.page import write_report
 from ..report.tables import metric_of

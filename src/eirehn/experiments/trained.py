@@ -13,10 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .._internal.files import RunError
 from ..data.dataset import Data, Split
-from ..files import RunError
-from ..loading import load
 from ..models import ELASTIC, FIXED
+from ..models.io import load
 from ..report.content import Curve, DepthHistogram, EarlyCurve, Saving
 from ..training.config import Recipe
 from ..training.run import RunFolder

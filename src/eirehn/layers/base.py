@@ -11,9 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
+from .._internal.checks import boolean, check_layer_input, check_layer_state, positive_int, probability
 from ..cells import RecurrentCell
 from ..cells.base import stops_by_data
-from ..checks import boolean, check_layer_input, check_layer_state, positive_int, probability
 from ..ops import Scan, scan
 from .rows import Rows
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from .._internal.checks import probability
 from ..cells import ACTCell, EIREHNCell, RecurrentCell, RHNCell, SREHNCell, SRHNCell
-from ..checks import probability
 from ..ops import states_before
 from .base import LayerOptions, RecurrentLayer
 from .rows import Rows

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from .._internal.checks import boolean, positive_int, probability
 from ..cells.weight_update import RENAMED
-from ..checks import boolean, positive_int, probability
 
 SHALLOW = ("RNN", "GRU", "LSTM")
 FIXED = ("RHN", "SRHN")

@@ -9,8 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .._internal.checks import positive_int
 from ..cells.base import default_bound, fill_uniform
-from ..checks import positive_int
 from .body import Outcome, build_body, run_body
 from .config import ELASTIC, FIXED, LanguageNetwork
 from .pointer import PointerSentinel

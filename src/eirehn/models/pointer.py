@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from .._internal.checks import positive_int
 from ..cells.base import at_least_float32, fill_uniform
-from ..checks import positive_int
 
 
 class Memory(NamedTuple):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from ..checks import positive_int
+from .._internal.checks import positive_int
 from ..data.dataset import Scaling
 from .body import Outcome, build_body, run_body
 from .body import output_size as body_size

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..checks import nearest
+from .._internal.checks import nearest
 from ..training.config import Recipe
 from . import har, own, ptb, synthetic
 

@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..files import write_text
+from .._internal.files import write_text
 from . import palette, tables
 from .content import Report, TableRow
 from .palette import Palette, css_variables, paint

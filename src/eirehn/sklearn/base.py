@@ -17,7 +17,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from ..checks import boolean, finite, positive_int
+from .._internal.checks import boolean, finite, positive_int
 from ..data.dataset import Split, Splits, check_single, moments
 from ..models import ELASTIC, FIXED, Outcome, Scaling, SequenceModel, SequenceNetwork
 from ..training.config import PARTS, Hardware, Recipe

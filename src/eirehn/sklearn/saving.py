@@ -13,10 +13,10 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
-from ..files import RunError, replacing
-from ..loading import read_scaling
+from .._internal.files import RunError, replacing
 from ..models import SequenceModel, SequenceNetwork
 from ..models.config import network_fields
+from ..models.io import read_scaling
 
 FORMAT = "eirehn estimator 1"
 LARGEST = 2 << 30

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytorch_lightning as pl
 
-from ..checks import UnstableTraining
-from ..files import write_text
+from .._internal.checks import UnstableTraining
+from .._internal.files import write_text
 from ..models import ELASTIC, SHALLOW
 from .checkpoint import generator_states, set_generator_states
 from .config import Recipe

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from pytorch_lightning.plugins.io import CheckpointIO
 
-from ..files import RunError, replacing
+from .._internal.files import RunError, replacing
 
 KIND = b"eirehn training state "
 MARK = KIND + b"3\n"  # counts up with what a state is made of

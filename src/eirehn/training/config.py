@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..checks import boolean, finite, positive_int
+from .._internal.checks import boolean, finite, positive_int
 from ..data.dataset import Data
 from ..data.har import HarData
 from ..data.ptb import PtbData

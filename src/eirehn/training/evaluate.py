@@ -10,12 +10,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ..checks import positive_int, usable_device
+from .._internal.checks import positive_int, usable_device
+from .._internal.files import RunError, read_json
 from ..data.dataset import Split, Splits
 from ..data.text import LanguageData
 from ..data.vocabulary import Vocabulary
-from ..files import RunError, read_json
-from ..loading import KEPT, check_values, read_values
+from ..models.io import KEPT, check_values, read_values
 from .config import Recipe
 from .loaders import final_parts
 from .run import RunFolder

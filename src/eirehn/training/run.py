@@ -12,8 +12,8 @@ from typing import IO, Any
 
 from safetensors.torch import save
 
+from .._internal.files import RunError, lock, read_json, replacing, write_json
 from ..data.text import LanguageData
-from ..files import RunError, lock, read_json, replacing, write_json
 from .config import Recipe
 from .task import Task
 

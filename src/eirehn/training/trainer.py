@@ -20,12 +20,12 @@ import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.loggers import Logger
 
+from .._internal.files import RunError, read_json, write_json
 from ..data.dataset import Splits
 from ..data.text import LanguageData
 from ..data.vocabulary import Vocabulary
-from ..files import RunError, read_json, write_json
-from ..loading import best_member, read_values
 from ..models import LanguageModel, LanguageNetwork, SequenceModel
+from ..models.io import best_member, read_values
 from .callbacks import Event, History, Saving, Telling, Watch
 from .checkpoint import WholeFiles, seeded
 from .config import Recipe

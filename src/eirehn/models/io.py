@@ -10,9 +10,11 @@ from typing import Any
 
 import torch
 
-from .files import RunError, read_json
-from .models import LanguageModel, LanguageNetwork, Scaling, SequenceModel, SequenceNetwork
-from .models.config import network_fields
+from .._internal.files import RunError, read_json
+from ..data.dataset import Scaling
+from .config import LanguageNetwork, SequenceNetwork, network_fields
+from .language import LanguageModel
+from .sequence import SequenceModel
 
 KEPT = ("best", "last")
 
@@ -54,7 +56,7 @@ def load(run: str | os.PathLike[str], *, seed: int | None = None, which: str = "
     for name, parameter in own.items():
         parameter.data = values[name][index].clone()
     if isinstance(model, LanguageModel):
-        from .data.vocabulary import Vocabulary
+        from ..data.vocabulary import Vocabulary
 
         model.tokens = Vocabulary.load(folder / "vocabulary.json")
         if len(model.tokens) != model.vocabulary:

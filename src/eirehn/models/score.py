@@ -12,10 +12,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from .data.vocabulary import Vocabulary, characters, end_of_line, words
-from .files import RunError
-from .generation import beginning
-from .models import ELASTIC, LanguageModel
+from .._internal.files import RunError
+from ..data.vocabulary import Vocabulary, characters, end_of_line, words
+from .config import ELASTIC
+from .generate import beginning
+from .language import LanguageModel
 
 WINDOW = 1024
 """Tokens read at once, over all lines side by side: what is told of each is as many numbers as there are words."""

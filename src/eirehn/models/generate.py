@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .checks import finite, positive_int, usable_device
-from .data.vocabulary import EOS, Vocabulary, end_of_line
-from .files import RunError
-from .loading import load
-from .models import LanguageModel
+from .._internal.checks import finite, positive_int, usable_device
+from .._internal.files import RunError
+from ..data.vocabulary import EOS, Vocabulary, end_of_line
+from .io import load
+from .language import LanguageModel
 
 SHALLOW_TO_DEEP = ("grey62", "cyan", "green", "yellow", "dark_orange", "red")
 SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")

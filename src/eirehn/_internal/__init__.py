@@ -1,0 +1,1 @@
+"""Checks of arguments and atomic files, for all packages."""
