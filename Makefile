@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: run test fast lint bench picture figures readme-table clean
+.PHONY: run test fast test-gpu lint bench picture figures readme-table clean
 
 run: $(READY)  ## the paper's synthetic experiment in small: a table and a report, in a few minutes
 	$(VENV)/bin/eirehn reproduce synthetic --quick
@@ -14,6 +14,9 @@ test: lint $(READY)  ## everything: style, types, all tests
 
 fast: $(READY)  ## the tests to run all day
 	$(PY) -m pytest -n 2 --dist loadfile -m "not slow"
+
+test-gpu:  ## what needs a GPU, in an environment that has torch for it
+	python -m pytest -n 4 --dist loadfile -m gpu
 
 lint: $(READY)
 	$(PY) -m ruff check .
@@ -27,7 +30,7 @@ picture: $(READY)  ## the picture in the README
 	$(PY) examples/elastic_gate.py --out docs/elastic-gate.png
 
 figures: $(READY)  ## Figures 2 and 3 of the paper, in docs/how-it-works.md
-	$(PY) examples/model_figures.py --out docs
+	$(PY) docs/figures/draw.py --out docs
 
 readme-table: $(READY)  ## the tables of README and documentation from results/
 	$(PY) examples/readme_table.py

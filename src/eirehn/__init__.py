@@ -18,7 +18,7 @@ from .layers import ACT, EIREHN, RHN, SREHN, SRHN
 from .models.io import load
 from .ops import use_backend
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ACT",

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from eirehn.cli.common import UsageError
-from eirehn.cli.reproducing import chosen_rows
+from eirehn.cli.reproduce import chosen_rows
 from eirehn.data.ptb import PtbData
 from eirehn.experiments import experiments
 from eirehn.experiments.results import label, paper_result

@@ -382,7 +382,7 @@ def test_scores_that_cannot_be_had(trained: Path, tmp_path: Path, capsys: pytest
 
 def test_scores_of_characters_in_a_table(tmp_path: Path) -> None:
     """Those that mean something in a table, and ends of lines of all kinds, come back from it."""
-    from eirehn.cli.writing import _written
+    from eirehn.cli.score import _written
     from eirehn.models.score import Scored
 
     text = 'a,"\r\n\n\u2028 \t'

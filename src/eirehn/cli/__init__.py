@@ -11,13 +11,17 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from .._internal.extras import missing
 from .._internal.files import RunError
 from .common import UsageError, as_command, one_line
 from .data import data
-from .reproducing import reproduce
-from .trained import evaluate, recipes, report
-from .training import train
-from .writing import generate, score
+from .evaluate import evaluate
+from .generate import generate
+from .recipes import recipes
+from .report import report
+from .reproduce import reproduce
+from .score import score
+from .train import train
 
 USAGE = """usage: eirehn COMMAND …
 
@@ -44,6 +48,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
     except (UsageError, RunError, ValueError) as error:
         print(f"eirehn: {one_line(error)}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "eirehn":
+            raise
+        print(f"eirehn: {missing(error.name)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         goes_on = f"; the same command goes on from what is saved: {as_command(given)}"

@@ -1,11 +1,10 @@
 """Networks of elastic depth as scikit-learn estimators: fit, predict, clone, search, pipe."""
 
-try:
-    import sklearn  # noqa: F401
-except ImportError as error:
-    raise ImportError("eirehn.sklearn needs scikit-learn: pip install 'eirehn[sklearn]'") from error
+from .._internal.extras import need
 
-from .classifier import ElasticClassifier
-from .regressor import ElasticRegressor
+need("sklearn", "pytorch_lightning")
+
+from .classifier import ElasticClassifier  # noqa: E402
+from .regressor import ElasticRegressor  # noqa: E402
 
 __all__ = ["ElasticClassifier", "ElasticRegressor"]

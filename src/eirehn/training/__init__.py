@@ -1,1 +1,5 @@
-"""Training on PyTorch Lightning: seed ensembles, runs that survive being killed, their logs and results."""
+"""Trainings: recipes carried out, resumed and evaluated."""
+
+from .._internal.extras import need
+
+need("pytorch_lightning")

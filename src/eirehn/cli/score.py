@@ -1,11 +1,10 @@
-"""`eirehn generate` and `eirehn score`: text from a trained language model, and what it makes of text."""
+"""`eirehn score`: how well a trained language model predicts a text."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,47 +13,6 @@ from .common import UsageError, check_apart, check_can_be_written, make_parser, 
 
 if TYPE_CHECKING:
     from ..models.score import Scored
-
-
-def generate(given: list[str]) -> None:
-    """Writes text from a trained language model, word by word; the same seed gives the same text."""
-    parser = make_parser("generate", generate)
-    parser.add_argument("run", type=Path, help="folder of the run")
-    parser.add_argument("--prompt", type=str, default="", help="text to go on from")
-    parser.add_argument("--tokens", type=int, default=100, help="words, or characters, to write")
-    parser.add_argument("--temperature", type=float, default=1.0, help="below 1: likelier words; 0: the likeliest")
-    parser.add_argument(
-        "--top-p",
-        type=float,
-        default=1.0,
-        help="draw from the likeliest alone: as few as have this chance together",
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of the draws")
-    parser.add_argument("--which", type=str, default="best", help="best: of the best epoch; or last")
-    parser.add_argument("--max_depth", type=int | None, help="inner steps allowed, in place of the network's own")
-    parser.add_argument("--show-depth", action="store_true", help="write the inner steps taken below each word")
-    parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
-    asked = parse(parser, given)
-    from rich.console import Console
-
-    from ..models.generate import generate as draw
-    from ..models.generate import pieces, read_prompt, trained_language_model
-
-    model, vocabulary = trained_language_model(asked.run, which=asked.which, device=asked.device)
-    prompt = read_prompt(asked.prompt, vocabulary)
-    if prompt.unknown:
-        unknown = ", ".join(map(repr, prompt.unknown))
-        print(f"eirehn: not in the vocabulary, and read as <unk>: {unknown}", file=sys.stderr)
-    options = {name: asked[name] for name in ("tokens", "temperature", "top_p", "seed", "max_depth")}
-    console = Console(soft_wrap=True, highlight=False, markup=False, emoji=False)
-    drawn = draw(model, vocabulary, prompt.ids, **options)
-    for piece in pieces(drawn, vocabulary.level, depth_of=model.network.max_depth if asked.show_depth else None):
-        if console.is_terminal and piece.style:
-            console.print(piece.text, style=piece.style, end="")
-        else:  # as it is: a console would change tabs
-            sys.stdout.write(piece.text)
-            sys.stdout.flush()
-    print()
 
 
 def score(given: list[str]) -> None:

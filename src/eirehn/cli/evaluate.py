@@ -1,4 +1,4 @@
-"""What is done with trained runs: `eirehn evaluate` and `report`; and `recipes`."""
+"""`eirehn evaluate`: the results of trained runs on a split of their data."""
 
 from __future__ import annotations
 
@@ -100,39 +100,3 @@ def _tell_calibrated(better: Calibrated, *, own: bool, besides: bool) -> None:
         also = " besides its own" if besides else ""
         told = f"temperature {temperature:.2f}{also}{beyond}{', chosen on this very text' if own else ''}"
         print(f"seed {seed}, calibrated: {better.metric} {value:.6g}, {told}")
-
-
-def report(given: list[str]) -> None:
-    """Writes one self-contained HTML page about trained runs."""
-    parser = make_parser("report", report)
-    parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
-    parser.add_argument("--out", type=Path, default=Path("report.html"), help="the page to write")
-    asked = parse(parser, given)
-    check_can_be_written("--out", asked.out)
-    check_apart("--out", asked.out, *asked.runs)
-    from ..experiments.reproduce import report_on
-
-    print(f"report: {report_on(asked.runs, asked.out, command=as_command(['report', *given]))}")
-
-
-def recipes(given: list[str]) -> None:
-    """Lists the recipes, or prints one as YAML for `eirehn train --config`."""
-    parser = make_parser("recipes", recipes)
-    parser.add_argument("name", type=str | None, nargs="?", help="print this recipe as YAML")
-    asked = parse(parser, given)
-    from ..models import SHALLOW
-    from ..recipes import find
-    from ..recipes import recipes as known
-
-    if asked.name is not None:
-        import yaml  # type: ignore[import-untyped,unused-ignore]  # it has no types, unless stubs are installed
-
-        print(yaml.safe_dump(find(asked.name).to_dict(), sort_keys=False, allow_unicode=True), end="")
-        return
-    for name, recipe in known().items():
-        network, optimisation = recipe.network, recipe.optimisation
-        depth = "" if network.kind in SHALLOW else f"depth {network.max_depth}"
-        print(
-            f"{name:34} {network.kind:7} {network.hidden_size:4} units  {depth:8}  "
-            f"{optimisation.epochs} epochs  {len(recipe.seeds)} seeds"
-        )

@@ -1,0 +1,21 @@
+"""What to say where a library is missing that comes with an extra of the package."""
+
+from __future__ import annotations
+
+import importlib.util
+
+EXTRAS = {"matplotlib": "report", "jinja2": "report", "sklearn": "sklearn"}
+"""Of all other libraries it is `train`."""
+
+
+def missing(module: str) -> str:
+    """One line that names the install command."""
+    name = module.partition(".")[0]
+    return f"{name} is not installed: pip install 'eirehn[{EXTRAS.get(name, 'train')}]'"
+
+
+def need(*modules: str) -> None:
+    """Raises an ImportError that names the install command where one of `modules` is missing."""
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise ModuleNotFoundError(missing(module), name=module)

@@ -1,0 +1,24 @@
+"""`eirehn report`: one HTML page about trained runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from .common import as_command, check_apart, check_can_be_written, make_parser, parse
+
+if TYPE_CHECKING:
+    pass
+
+
+def report(given: list[str]) -> None:
+    """Writes one self-contained HTML page about trained runs."""
+    parser = make_parser("report", report)
+    parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
+    parser.add_argument("--out", type=Path, default=Path("report.html"), help="the page to write")
+    asked = parse(parser, given)
+    check_can_be_written("--out", asked.out)
+    check_apart("--out", asked.out, *asked.runs)
+    from ..experiments.reproduce import report_on
+
+    print(f"report: {report_on(asked.runs, asked.out, command=as_command(['report', *given]))}")
