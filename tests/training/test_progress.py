@@ -7,8 +7,8 @@ import math
 
 from rich.console import Console
 
-from eirehn.cli.display import Display
 from eirehn.training.callbacks import Event
+from eirehn.training.display import Display
 
 
 def shown(**figures: float) -> str:

@@ -20,11 +20,11 @@ from rich.console import Console
 from eirehn._internal.checks import UnstableTraining
 from eirehn._internal.files import read_json
 from eirehn.cli import main
-from eirehn.cli.display import Display
 from eirehn.models.io import read_values
 from eirehn.recipes import har
 from eirehn.training.callbacks import Event
 from eirehn.training.config import Recipe
+from eirehn.training.display import Display
 from eirehn.training.ensemble import Ensemble
 from eirehn.training.run import RunFolder
 from eirehn.training.trainer import Tensors, make_task, train, train_in_memory

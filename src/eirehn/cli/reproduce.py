@@ -48,7 +48,7 @@ def reproduce(given: list[str]) -> int:
     from ..experiments.reproduce import reproduce as carry_out
     from ..report.tables import markdown_table
     from ..training.callbacks import seeds_in_words, stopped_seeds
-    from .display import Display
+    from ..training.display import Display
 
     known = experiments()
     if asked.name not in known:

@@ -88,9 +88,9 @@ def _tell_of_reading(recipe: Recipe) -> None:
 
 def _train(recipe: Recipe, folder: Path) -> int:
     from ..training.callbacks import stopped_seeds
+    from ..training.display import Display
     from ..training.run import first_process
     from ..training.trainer import train as carry_out
-    from .display import Display
 
     with Display(console()) as display:
         result = going_on(lambda: carry_out(recipe, folder, tell=display))

@@ -265,6 +265,6 @@ def _display(verbose: bool) -> AbstractContextManager[Callable[..., None] | None
         return nullcontext()
     from rich.console import Console
 
-    from ..cli.display import Display
+    from ..training.display import Display
 
     return Display(Console(stderr=True))

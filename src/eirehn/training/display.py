@@ -9,7 +9,7 @@ from types import TracebackType
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from ..training.callbacks import Event, seeds_in_words
+from .callbacks import Event, seeds_in_words
 
 
 class Display:
