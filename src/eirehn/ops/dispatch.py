@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..cells import ACTCell, EIREHNCell, RecurrentCell
+from ..cells import ACTCell, EIREHNCell, RecurrentCell, RHNCell
 from ..cells.base import traced, transformed
 from . import reference
 from .weights import Weights
@@ -243,7 +243,15 @@ def _cuda_obstacle(cell: RecurrentCell, weight: Tensor, batch: int, max_depth: i
 
     # A pass that does not fit on the chip is left to Triton, unless this backend was asked for by name.
     passes = ("forward", "backward") if torch.is_grad_enabled() else ("forward",)
-    found = [cuda.obstacle(cell, weight.device, batch, max_depth, each) for each in passes]
+    kind, Z = "none", 0
+    if isinstance(cell, RHNCell):
+        kind = "RHN" if cell.W_h.dim() == 3 else "SRHN"
+    elif isinstance(cell, EIREHNCell) and cell.weight_update != "none":
+        kind, Z = cell.weight_update, cell.hyper_size
+    if torch.compiler.is_compiling():
+        batch = 1  # it may be symbolic: whether another fits is seen when the compiled code runs
+    network = (kind, cell.hidden_size, Z)
+    found = [cuda.obstacle(*network, weight.device, batch, max_depth, each) for each in passes]
     reasons = [each for each in found if each is not None]
     return reasons[0] if reasons and (len(reasons) == len(passes) or chosen_backend() == "cuda") else None
 
