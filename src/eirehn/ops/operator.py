@@ -33,17 +33,16 @@ if TYPE_CHECKING:
 
 
 def fused_scan(
+    backend: str,
     cell: RecurrentCell,
     x: Tensor,
     batch_sizes: list[int],
     state: Tensor,
-    *,
-    backend: str,
     max_depth: int,
-    reverse: bool = False,
-    x_mask: Tensor | None = None,
-    h_mask: Tensor | None = None,
-    with_cost: bool = False,
+    reverse: bool,
+    x_mask: Tensor | None,
+    h_mask: Tensor | None,
+    with_cost: bool,
 ) -> Scan:
     """As `reference.scan`, by the kernels of `backend`, as one node of the autograd graph."""
     x = masked_rows(x, x_mask, batch_sizes)

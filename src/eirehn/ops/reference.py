@@ -29,7 +29,6 @@ def scan(
     x: Tensor,
     batch_sizes: list[int],
     state: Tensor,
-    *,
     max_depth: int,
     reverse: bool = False,
     x_mask: Tensor | None = None,

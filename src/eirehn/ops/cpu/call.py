@@ -210,7 +210,7 @@ def _stream_plan(
     max_depth: int,
     itemsize: int,
 ) -> StreamPlan | None:
-    """None where the parameters do not go together; `Recurrence` tells what is wrong with them. The kernel reads
+    """None where the parameters do not go together; `Recurrence` says what is wrong with them. The kernel reads
     through bare addresses: what does not fit must not reach it."""
     from .simd import register_lanes
 
@@ -236,7 +236,7 @@ def stream(
     kind: str, names: tuple[str, ...], tensors: Sequence[Tensor | None], *, max_depth: int, reverse: bool
 ) -> list[Tensor] | None:
     """`out` (N, H), `depth` (N,) and `cost` (N,), from x (N, X), h0 (1, H) and the cell's parameters; None where
-    the kernel cannot serve."""
+    the kernel cannot run."""
     x, h0, mask, *values = tensors
     assert x is not None
     assert h0 is not None
