@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 import eirehn
 from eirehn.models import SequenceNetwork
+from eirehn.models.body import build_body
 
 NAMES = ["RNN", "GRU", "LSTM"]
 names = st.sampled_from(NAMES)
@@ -253,7 +254,7 @@ def test_dropout_between_layers_of_a_network_is_not_left_to_cudnn(name, monkeypa
         return original(x, p)
 
     monkeypatch.setattr(torch.nn.functional, "dropout", dropout)
-    layer = SequenceNetwork(name, 3, num_layers=3, dropout=0.4).build(2).double()
+    layer = build_body(SequenceNetwork(name, 3, num_layers=3, dropout=0.4), 2).double()
     x, h0 = draw(layer, 5, 2)
     layer(x.transpose(0, 1), h0)
     assert dropped == [((5, 2, 3), 0.4)] * 2  # whichever axis is first, as torch does on a CPU
