@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from ...cells.gate import ALPHA_LIMIT
 from ..weights import Weights
 from . import runtime
 from .layout import (
@@ -31,7 +32,7 @@ from .layout import (
 
 Array = npt.NDArray[Any]
 
-LIMIT = {4: 87.0, 8: 708.0}  # of α, as in `cells.gate`
+LIMIT = {dtype.itemsize: limit for dtype, limit in ALPHA_LIMIT.items()}
 _PATIENCE = 50_000  # looks at what other workers do before going to sleep: some 50 µs
 _SUMS = 1 << 20  # elements: above, workers take several tiles at a time, to keep fewer sums
 _ALONE_NS = 60_000.0  # less work than this is done before a second thread would have begun
