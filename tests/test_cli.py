@@ -223,7 +223,7 @@ MISTAKES = [
     (["train", "--network.hidden_size", "-3"], "hidden_size must be greater than zero, got -3"),
     (["train", "--network.hidden_size", "many"], "hidden_size"),
     (["train", "--network.hidden_size", "100000000"], "not enough memory"),
-    (["train", "--network.kind", "GRU"], "kind must be one of RNN"),
+    (["train", "--network.kind", "TCN"], "kind must be one of RNN"),
     (["train", "--network.start", "{alpah: 0.1}"], "alpah"),
     (["train", "--optimisation.learning_rate", "nan"], "learning_rate"),
     (["train", "--optimisation.optimizer", "adagrad"], "optimizer must be one of adam"),

@@ -312,7 +312,7 @@ def test_sequences_that_are_none(x: Any, message: str) -> None:
 @pytest.mark.parametrize(
     "settings",
     [
-        {"kind": "GRU"},
+        {"kind": "TCN"},
         {"hidden_size": 0},
         {"epochs": -1},
         {"learning_rate": 0.0},
