@@ -146,8 +146,8 @@ def cross_entropies(logits: Tensor, target: Tensor) -> Tensor:
 def backend_for(
     cell: RecurrentCell, x: Tensor, batch: int = 1, max_depth: int | None = None, *, one_sample: bool = False
 ) -> str:
-    """The backend to run `cell` over `x` with, of `batch` samples: "reference", "cpu", "triton" or "cuda"; of one
-    sample without dropout or not."""
+    """The backend to run `cell` over `x` with: "reference", "cpu", "triton" or "cuda". `x` holds `batch` samples;
+    `one_sample` says that there is one, and no dropout."""
     name = chosen_backend()
     if name == "reference":
         return name
@@ -157,8 +157,10 @@ def backend_for(
             raise ValueError(f"backend {name!r} cannot run this {type(cell).__name__}: {reason}")
         return name
     if x.is_cuda:
-        able = (each for each in ("cuda", "triton") if not obstacle(each, cell, x, batch, max_depth))
-        return next(able, "reference")
+        for each in ("cuda", "triton"):
+            if not obstacle(each, cell, x, batch, max_depth):
+                return each
+        return "reference"
     large = cell.hidden_size > CPU_MAX_HIDDEN and not (one_sample and _streams(cell, x))
     return "reference" if large or obstacle("cpu", cell, x) else "cpu"
 
