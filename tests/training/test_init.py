@@ -12,7 +12,7 @@ from helpers.resume import StopAt, same, train_with_stops
 from helpers.small import Sums, small, with_data, with_network
 
 from eirehn import cli
-from eirehn._internal.files import RunError
+from eirehn._internal.files import RunError, read_json, write_json
 from eirehn.models.io import read_values
 from eirehn.training.config import DATA, Recipe
 from eirehn.training.trainer import make_task, start_from, train
@@ -54,6 +54,18 @@ def test_a_head_of_another_size_starts_afresh(tmp_path: Path, monkeypatch: pytes
         found = started(with_data(small(seeds=(0,)), Sums()), tmp_path / "run")
     assert found["head.weight"].shape == (1, 3, 5)
     assert all(torch.equal(found[name], values[name]) for name in found if name.startswith("body."))
+
+
+def test_a_seed_without_a_best_epoch_is_passed_over(tmp_path: Path) -> None:
+    train(small(seeds=(3, 5), epochs=1), tmp_path / "run")
+    values, about = read_values(tmp_path / "run" / "best.safetensors"), read_json(tmp_path / "run" / "model.json")
+    write_json(tmp_path / "run" / "model.json", {**about, "best_score": [None, 1.0]})
+    for name, value in started(small(seeds=(3,)), tmp_path / "run").items():
+        assert torch.equal(value[0], values[name][1])
+    for content, said in (({**about, "best_score": [None, None]}, "no best epoch of any seed"), ({}, "is damaged")):
+        write_json(tmp_path / "run" / "model.json", content)
+        with pytest.raises(RunError, match=said):
+            started(small(seeds=(3,)), tmp_path / "run")
 
 
 def test_what_does_not_fit(tmp_path: Path) -> None:

@@ -115,8 +115,19 @@ def start_from(task: Task, recipe: Recipe) -> None:
         raise RunError(f"the recurrent layers of {folder} are of another form: {', '.join(wrong)} do not fit")
     if fresh := sorted(set(own) - fits):
         warnings.warn(f"{', '.join(fresh)} do not fit those of {folder} and start afresh", stacklevel=2)
-    members = [best_member(about, seed) for seed in recipe.seeds]
+    members = _members_of(about, recipe.seeds, folder)
     task.ensemble.load({name: values[name][members] if name in fits else own[name] for name in own})
+
+
+def _members_of(about: Any, seeds: Sequence[int], folder: Path) -> list[int]:
+    """For each seed its own place in the run of `folder`, or that of the best one where it has no best epoch there."""
+    try:
+        known = [seed for seed, score in zip(about["seeds"], about["best_score"], strict=True) if score is not None]
+        if not known:
+            raise RunError(f"{folder} has no best epoch of any seed: it has diverged, or not got there")
+        return [best_member(about, seed if seed in known else None) for seed in seeds]
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{folder / 'model.json'} is damaged: {error!r}") from error
 
 
 def _check_same_words(recipe: Recipe, folder: Path) -> None:
