@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .common import make_parser, parse
-
-if TYPE_CHECKING:
-    pass
 
 
 def generate(given: list[str]) -> None:

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from .common import make_parser, parse
-
-if TYPE_CHECKING:
-    pass
 
 
 def recipes(given: list[str]) -> None:

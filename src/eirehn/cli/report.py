@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from .common import as_command, check_apart, check_can_be_written, make_parser, parse
-
-if TYPE_CHECKING:
-    pass
 
 
 def report(given: list[str]) -> None:

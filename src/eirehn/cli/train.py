@@ -43,6 +43,7 @@ def train(given: list[str]) -> int:
     if kind != "text" and value_of("--data.level", given):
         raise UsageError("--level is for your own texts: --text TRAIN VALIDATION TEST")
     task = _task(given, kind, start)
+    _check_flags(given, task)
     parser.add_class_arguments(Recipe, skip={"data", "network", "optimisation"})
     parser.add_class_arguments(PARTS[task].network, "network")
     parser.add_class_arguments(PARTS[task].optimisation, "optimisation")
@@ -146,6 +147,21 @@ def _task(given: Sequence[str], kind: str, start: Recipe) -> str:
     fallback = start.data if kind == start.data.kind else data_kind(kind)()
     named = _data_field("task", given) if kind == "files" else None
     return named if named in PARTS else str(fallback.task)
+
+
+def _check_flags(given: Sequence[str], task: str) -> None:
+    """That no flag is of another task alone."""
+    from ..training.config import PARTS
+
+    flags = {
+        name: {f"--{part}.{each.name}" for part, cls in parts._asdict().items() for each in fields(cls)}
+        for name, parts in PARTS.items()
+    }
+    for word in given:
+        flag = word.partition("=")[0]
+        others = [name for name, known in flags.items() if flag in known]
+        if others and task not in others:
+            raise UsageError(f"{flag} is for {' and '.join(others)}, and these data are for {task}")
 
 
 def _data_field(field: str, given: Sequence[str]) -> str | None:

@@ -107,8 +107,11 @@ def _retrieve(remote: Remote, folder: Path) -> Path:
         reason = "the connection broke off"
     except requests.exceptions.SSLError as error:
         reason = f"its certificate cannot be verified: {error}"
-    except requests.ConnectionError:
-        reason = "no network, or no such host"
+    except requests.ConnectionError as error:
+        stalled = "timed out" in str(error).lower()
+        reason = f"timed out: nothing came for {TIMEOUT:g} s" if stalled else "no network, or no such host"
+    except requests.RequestException as error:
+        reason = str(error)
     except ValueError as error:  # of another size or digest
         reason = str(error)
     except OSError as error:

@@ -178,9 +178,14 @@ def _read_parquet(path: Path) -> Table:
         with pyarrow.parquet.ParquetFile(path) as file:
             about = file.metadata
             total = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
-            if total > LARGEST_PARQUET:
-                raise RunError(f"{path} is refused: it would unpack to {total:,} bytes")
-            table = file.read()
+            _check_size(path, max(total, 8 * about.num_rows * about.num_columns))
+            parts, total = [], 0
+            # Texts that repeat take hardly any room in a file: only what has been read tells their size.
+            for part in file.iter_batches(batch_size=1024):
+                total += part.nbytes
+                _check_size(path, total)
+                parts.append(part)
+            table = pyarrow.Table.from_batches(parts, file.schema_arrow)
     except (pyarrow.ArrowException, OSError, MemoryError, ValueError) as error:
         raise RunError(f"{path} is damaged or not a Parquet file: {' '.join(str(error).split())}") from error
     names = [name.strip() for name in table.column_names]
@@ -192,12 +197,18 @@ def _read_parquet(path: Path) -> Table:
     return Table(path, {name: cells for name, cells in columns.items() if not name.startswith("__index_")}, None)
 
 
+def _check_size(path: Path, size: int) -> None:
+    if size > LARGEST_PARQUET:
+        raise RunError(f"{path} is refused: it would unpack to {size:,} bytes or more")
+
+
 def _parquet_column(path: Path, name: str, column: Any) -> npt.NDArray[Any]:
     import pyarrow.types as kinds  # type: ignore[import-untyped,unused-ignore]  # it has no types
 
     if kinds.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    if kinds.is_nested(column.type) or kinds.is_binary(column.type):
+    binary = kinds.is_binary(column.type) or kinds.is_large_binary(column.type)
+    if kinds.is_nested(column.type) or binary or kinds.is_fixed_size_binary(column.type):
         raise RunError(f"{path}: column {name!r} must hold numbers, text or dates, got {column.type}")
     cells: npt.NDArray[Any] = column.to_numpy()
     return cells

@@ -25,6 +25,8 @@ from typing import Any, TypeAlias
 import joblib  # type: ignore[import-untyped]  # it has no types
 import pytorch_lightning as pl
 import torch
+from joblib._parallel_backends import LokyBackend, SequentialBackend  # type: ignore[import-untyped]
+from joblib.parallel import get_active_backend  # type: ignore[import-untyped]
 
 from .._internal.checks import UnstableTraining
 from .._internal.files import RunError
@@ -63,11 +65,15 @@ def train_all(
             run.open(recipe)
         if run.read_result() is None:
             waiting[recipe.name] = recipe
-    if waiting:
+    number = _number(jobs, list(waiting.values()))
+    if number == 1 and _is_local():
+        for recipe in waiting.values():
+            ended(recipe, train(recipe, folder / recipe.name, tell=tell))
+    elif waiting:
         with _terminated_is_interrupted(), warnings.catch_warnings(), Sweep(folder) as sweep:
             # loky replaces a worker that has grown, as one that trains does, and warns of it.
             warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
-            _train_waiting(waiting, sweep, _number(jobs, list(waiting.values())), tell, ended)
+            _train_waiting(waiting, sweep, number, tell, ended)
 
 
 def _number(jobs: int | None, recipes: Sequence[Recipe]) -> int:
@@ -77,6 +83,11 @@ def _number(jobs: int | None, recipes: Sequence[Recipe]) -> int:
     on_gpu = torch.cuda.is_available() and any(each.hardware.accelerator != "cpu" for each in recipes)
     usual = own if own > 1 else 2 if on_gpu else cores()
     return min(jobs or usual, len(recipes))
+
+
+def _is_local() -> bool:
+    """Whether no backend was chosen that may reach other machines."""
+    return isinstance(get_active_backend()[0], LokyBackend | SequentialBackend)
 
 
 class Sweep:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from .._internal.checks import boolean, positive_int, probability
+from .._internal.files import RunError
 from ..cells.weight_update import RENAMED
 
 SHALLOW = ("RNN", "GRU", "LSTM")
@@ -126,15 +127,26 @@ _OF_VERSION_01 = {
 }
 
 
+def without_idle(kind: type[Any], content: Mapping[str, Any], older: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields `content` of the dataclass `kind`, without `older` ones at a value with which they did nothing; others
+    that are gone are refused."""
+    if not isinstance(content, Mapping):
+        raise TypeError(f"{kind.__name__} must be a mapping, got {type(content).__name__}")
+    known = {each.name for each in fields(kind)}
+    gone = [name for name in content if name not in known and name in older]
+    for name in gone:
+        if content[name] != older[name]:
+            raise RunError(
+                f"{name} {content[name]!r} is of eirehn 0.1, and {kind.__name__} of this version does not have it; "
+                "use eirehn 0.1 for that run"
+            )
+    return {name: value for name, value in content.items() if name not in gone}
+
+
 def network_fields(kind: type[Network], content: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a network from a file, without those of version 0.1 that did nothing, and with the initial
     values written out that it used where it called the paper's weight update "printed"."""
-    known = {each.name for each in fields(kind)}
-    own = {
-        name: value
-        for name, value in content.items()
-        if name in known or name not in _OF_VERSION_01 or value != _OF_VERSION_01[name]
-    }
+    own = without_idle(kind, content, _OF_VERSION_01)
     if own.get("weight_update") == "printed" and own.get("kind", "EIREHN") in ELASTIC:
         own["start"] = {"alpha": 0.05, "gate_bias": 0.0, **own.get("start", {})}
     return own

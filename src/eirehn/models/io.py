@@ -39,11 +39,8 @@ def load(run: str | os.PathLike[str], *, seed: int | None = None, which: str = "
     if which not in KEPT:
         raise ValueError(f"which must be one of {', '.join(KEPT)}, got {which!r}")
     folder = Path(run)
-    if not (folder / "model.json").exists():
-        raise RunError(f"{folder} holds no trained model: it has no model.json")
-    about = read_json(folder / "model.json")
+    about = read_about(folder)
     model = _blank(about, folder)
-    model.classes = tuple(about.get("classes", ()))
     index = _member(about, seed, folder)
     if which == "best" and about["best_score"][index] is None:
         raise RunError(
@@ -83,19 +80,33 @@ def read_values(path: Path) -> dict[str, torch.Tensor]:
         raise RunError(f"{path} is damaged: {error}") from error
 
 
-def _blank(about: Any, folder: Path) -> SequenceModel | LanguageModel:
+def read_about(folder: Path) -> dict[str, Any]:
+    """What model.json says of the models of a run, one for each seed."""
+    path = folder / "model.json"
+    if not path.exists():
+        raise RunError(f"{folder} holds no trained model: it has no model.json")
+    about = read_json(path)
+    if not isinstance(about, dict):
+        raise RunError(f"{path} is damaged: it is not a mapping")
+    seeds, scores = about.get("seeds"), about.get("best_score")
+    if not isinstance(seeds, list) or not isinstance(scores, list) or not len(seeds) == len(scores) > 0:
+        raise RunError(f"{path} is damaged: seeds and best_score do not agree")
+    return about
+
+
+def _blank(about: dict[str, Any], folder: Path) -> SequenceModel | LanguageModel:
     try:
         scaling = None if about.get("scaling") is None else read_scaling(about["scaling"])
-        if not len(about["seeds"]) == len(about["best_score"]) > 0:
-            raise ValueError("seeds and best_score do not agree")
         if about.get("task") == "language":
             language = LanguageNetwork(**network_fields(LanguageNetwork, about["network"]))
             return LanguageModel(language, about["output_size"])
         network = SequenceNetwork(**network_fields(SequenceNetwork, about["network"]))
-        return SequenceModel(
+        model = SequenceModel(
             network, about["input_size"], about["output_size"], last=about["last"], scaling=scaling
         )
-    except (KeyError, TypeError, ValueError) as error:
+        model.classes = tuple(about.get("classes", ()))
+        return model
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{folder / 'model.json'} is damaged: {error!r}") from error
 
 

@@ -18,7 +18,7 @@ from ..data.synthetic import SyntheticData
 from ..data.table import FileData
 from ..data.text import TextData
 from ..models import ELASTIC, SHALLOW, LanguageNetwork, Network, SequenceNetwork
-from ..models.config import network_fields
+from ..models.config import network_fields, without_idle
 
 DATA: dict[str, type[Any]] = {each.kind: each for each in (SyntheticData, HarData, PtbData, TextData, FileData)}
 OPTIMIZERS = ("adam", "adamw", "sgd", "soap")
@@ -194,6 +194,8 @@ class Recipe:
             raise ValueError(f"seeds must be different from each other, got {list(self.seeds)}")
         if not all(isinstance(seed, int) and 0 <= seed < 2**32 for seed in self.seeds):
             raise ValueError(f"seeds must be integers of at least 0 and below 2**32, got {list(self.seeds)}")
+        if not isinstance(self.init, str | None):
+            raise TypeError(f"init should be a folder's name, got: {type(self.init).__name__}")
         for name, kind in PARTS[self.data.task]._asdict().items():
             if type(getattr(self, name)) is not kind:
                 found = type(getattr(self, name)).__name__
@@ -218,7 +220,9 @@ class Recipe:
         parts = PARTS[own["data"].task]
         own["network"] = network_from_dict(parts.network, own.get("network", {}))
         optimisation = _mapping("optimisation", own.get("optimisation", {}))
-        own["optimisation"] = from_dict(parts.optimisation, _without_idle(parts.optimisation, optimisation))
+        own["optimisation"] = from_dict(
+            parts.optimisation, without_idle(parts.optimisation, optimisation, _OF_VERSION_01)
+        )
         return typing.cast(Recipe, from_dict(cls, own))
 
     def differences(self, other: Recipe) -> list[str]:
@@ -253,15 +257,6 @@ _OF_VERSION_01 = {
     "average_after": None,
     "retreat": 0.0,
 }
-
-
-def _without_idle(kind: type[Any], content: Mapping[str, Any]) -> dict[str, Any]:
-    known = {each.name for each in dataclasses.fields(kind)}
-    return {
-        name: value
-        for name, value in content.items()
-        if name in known or name not in _OF_VERSION_01 or value != _OF_VERSION_01[name]
-    }
 
 
 def network_from_dict(kind: type[Network], content: Any) -> Network:

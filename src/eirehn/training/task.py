@@ -49,6 +49,12 @@ class Task(pl.LightningModule):
         self.stopped = torch.full((self.ensemble.size,), -1)  # the last epoch of a member that has stopped, or -1
         self.averages = Averages(optimisation.average, list(self.ensemble.stacked))
 
+    def start_from(self, values: Mapping[str, Tensor]) -> None:
+        """Makes these the initial values, of the averages, too."""
+        self.ensemble.load(values)
+        self.averages = Averages(self.optimisation.average, list(self.ensemble.stacked))
+        self.best = Best(self.ensemble)
+
     def carry(self, state: Any) -> None:
         """What the next batch starts from: nothing, unless a task reads on."""
 

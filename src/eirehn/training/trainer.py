@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,12 +20,12 @@ import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
 from pytorch_lightning.loggers import Logger
 
-from .._internal.files import RunError, read_json, write_json
+from .._internal.files import RunError, write_json
 from ..data.dataset import Splits
 from ..data.text import LanguageData
 from ..data.vocabulary import Vocabulary
 from ..models import LanguageModel, LanguageNetwork, SequenceModel
-from ..models.io import best_member, read_values
+from ..models.io import best_member, read_about, read_values
 from .callbacks import Event, History, Saving, Telling, Watch
 from .checkpoint import WholeFiles, seeded
 from .config import Recipe
@@ -53,8 +53,10 @@ def train(
 ) -> dict[str, Any]:
     """Trains `recipe` in `folder` and returns its result; resumes where an earlier call was stopped, and returns at
     once where that had ended. `callbacks` are Lightning's; they are called before ours and before a save."""
-    check(recipe)  # what cannot be is told before anything is written
     run = RunFolder(folder)
+    check(recipe)  # what cannot be is told before anything is written
+    if recipe.init is not None and not run.checkpoint.exists() and not run.result.exists():
+        _initial_values(recipe, {name: each.shape for name, each in make_model(recipe).named_parameters()})
     if not first_process():
         done = run.read_result()
         return done if done is not None else _train(recipe, run, tell, save_seconds, callbacks)
@@ -103,31 +105,39 @@ def _train(
 
 
 def start_from(task: Task, recipe: Recipe) -> None:
-    """Loads the weights of the run that `recipe.init` names. Of the recurrent layers all must fit; a head or an
-    embedding of another size keeps its initial values, with a warning."""
+    """Loads the weights of the run that `recipe.init` names."""
+    own = task.ensemble.values()
+    values = _initial_values(recipe, {name: value.shape[1:] for name, value in own.items()})
+    if fresh := sorted(set(own) - set(values)):
+        warnings.warn(f"{', '.join(fresh)} do not fit those of {recipe.init} and start afresh", stacklevel=2)
+    task.start_from({**own, **values})
+
+
+def _initial_values(recipe: Recipe, shapes: Mapping[str, torch.Size]) -> dict[str, torch.Tensor]:
+    """The weights of the run `recipe.init` that fit `shapes`, (M, …) each. Of the recurrent layers all must; a head
+    of another size or for other classes is left out."""
     assert recipe.init is not None
     folder = Path(recipe.init)
-    about, values = read_json(folder / "model.json"), read_values(folder / "best.safetensors")
+    about, values = read_about(folder), read_values(folder / "best.safetensors")
     _check_same_words(recipe, folder)
-    own = task.ensemble.values()
-    fits = {name for name in own if name in values and own[name].shape[1:] == values[name].shape[1:]}
-    if wrong := [name for name in sorted({*own, *values} - fits) if name.startswith("body.")]:
+    fits = {name for name in shapes if name in values and shapes[name] == values[name].shape[1:]}
+    if wrong := [name for name in sorted({*shapes, *values} - fits) if name.startswith("body.")]:
         raise RunError(f"the recurrent layers of {folder} are of another form: {', '.join(wrong)} do not fit")
-    if fresh := sorted(set(own) - fits):
-        warnings.warn(f"{', '.join(fresh)} do not fit those of {folder} and start afresh", stacklevel=2)
+    classes = list(getattr(recipe.data, "classes", ()))
+    if about.get("task") != recipe.data.task or about.get("classes", classes) != classes:
+        fits = {name for name in fits if not name.startswith("head.")}
     members = _members_of(about, recipe.seeds, folder)
-    task.ensemble.load({name: values[name][members] if name in fits else own[name] for name in own})
+    if any(len(value) != len(about["seeds"]) for value in values.values()):
+        raise RunError(f"{folder / 'best.safetensors'} does not fit the model it lies beside")
+    return {name: values[name][members] for name in fits}
 
 
-def _members_of(about: Any, seeds: Sequence[int], folder: Path) -> list[int]:
-    """For each seed its own place in the run of `folder`, or that of the best one where it has no best epoch there."""
-    try:
-        known = [seed for seed, score in zip(about["seeds"], about["best_score"], strict=True) if score is not None]
-        if not known:
-            raise RunError(f"{folder} has no best epoch of any seed: it has diverged, or not got there")
-        return [best_member(about, seed if seed in known else None) for seed in seeds]
-    except (KeyError, TypeError, ValueError) as error:
-        raise RunError(f"{folder / 'model.json'} is damaged: {error!r}") from error
+def _members_of(about: dict[str, Any], seeds: Sequence[int], folder: Path) -> list[int]:
+    """For each seed its own place in a run, or that of the best one where it has no best epoch there."""
+    known = [seed for seed, score in zip(about["seeds"], about["best_score"], strict=True) if score is not None]
+    if not known:
+        raise RunError(f"{folder} has no best epoch of any seed: it has diverged, or not got there")
+    return [best_member(about, seed if seed in known else None) for seed in seeds]
 
 
 def _check_same_words(recipe: Recipe, folder: Path) -> None:
@@ -160,10 +170,13 @@ def with_more_epochs(folder: str | os.PathLike[str], epochs: int) -> Recipe:
     if not first_process():
         return _once_written(run, changed)
     with run:
+        if run.recipe() != recipe:
+            raise RunError(f"{run.path} was just changed by another process; try again")
         if not run.checkpoint.exists() and (run.result.exists() or run.metrics.exists()):
             raise RunError(f"{run.path} cannot be resumed: its last.ckpt is missing; train anew in another folder")
         check(changed)
-        make_trainer(changed, None, [])
+        with quiet():
+            make_trainer(changed, None, [])
         run.change(changed)
     return changed
 
@@ -193,8 +206,6 @@ def interruptible(trainer: pl.Trainer, task: Task, data: Data, checkpoint: Path 
 def check(recipe: Recipe) -> None:
     """That there is such a model, and that a text is long enough for its batches."""
     make_model(recipe)
-    if recipe.init is not None and not (Path(recipe.init) / "best.safetensors").exists():
-        raise RunError(f"{recipe.init} holds no trained model: it has no best.safetensors")
     if isinstance(recipe.data, LanguageData):
         Columns(recipe.data.load().train, recipe.optimisation.batch_size, recipe.data.steps)
 
