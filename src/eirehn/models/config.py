@@ -128,8 +128,8 @@ _OF_VERSION_01 = {
 
 
 def without_idle(kind: type[Any], content: Mapping[str, Any], older: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields `content` of the dataclass `kind`, without `older` ones at a value with which they did nothing; others
-    that are gone are refused."""
+    """The fields `content` of the dataclass `kind`, without `older` ones at a value by which they did nothing;
+    others that are gone are refused."""
     if not isinstance(content, Mapping):
         raise TypeError(f"{kind.__name__} must be a mapping, got {type(content).__name__}")
     known = {each.name for each in fields(kind)}
