@@ -145,4 +145,4 @@ def same_readers(one: LanguageModelling, other: LanguageModelling) -> None:
 
 def forbid_capture(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes a training that was not to be recorded fail where it is."""
-    monkeypatch.setattr("eirehn.training.capture.Captured.__init__", None)
+    monkeypatch.setattr("eirehn.training.cuda_graph.Captured.__init__", None)

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import pytorch_lightning as pl
 import torch
+import torch.nn.functional as F
+from helpers.language import calibrated, small_language_recipe, written
+from torch.utils._pytree import tree_map
 
+from eirehn.data.dataset import Split
 from eirehn.models import LanguageModel, LanguageNetwork, SequenceModel, SequenceNetwork
 from eirehn.training.config import ClassifierOptimisation, LanguageOptimisation, Optimisation
-from eirehn.training.optimizers import schedule as make_schedule
-from eirehn.training.task import Task
+from eirehn.training.loaders import Windows
+from eirehn.training.optimizers import make_optimizer
 from eirehn.training.tasks import Classification, LanguageModelling, Regression
+from eirehn.training.trainer import make_task
 
 
 def members(*, last: bool) -> list[SequenceModel]:
@@ -49,13 +57,14 @@ def test_smoothed_classes() -> None:
     np.testing.assert_allclose(task.errors(prediction, target), -(weights * logs).sum(-1).mean(1), rtol=1e-5)
 
 
-def test_the_best_epoch_is_that_of_the_best_metric() -> None:
-    """Of the lowest error, and of the highest accuracy."""
-    for kind, expected in ((Regression, 1), (Classification, 2)):
-        task: Task = kind(members(last=True), ClassifierOptimisation())
-        for epoch, metric in enumerate([0.5, 0.2, 0.7, 0.6]):
-            task.best.consider(task.sign * torch.tensor([metric, metric]).double(), epoch, task.ensemble)
-        assert task.best.epoch.tolist() == [expected] * 2
+def test_weights_of_classes() -> None:
+    """The mean of weight times cross-entropy."""
+    weights = [0.5, 2.0, 1.0]
+    task = Classification(members(last=True), ClassifierOptimisation(), class_weights=weights)
+    prediction, target = torch.randn(1, 6, 3).double(), torch.tensor([[0, 1, 2, 1, 0, 0]])
+    chances = prediction.softmax(-1)[0]
+    terms = [-weights[c] * chances[row, c].log() for row, c in enumerate(target[0].tolist())]
+    assert task.errors(prediction, target)[0].item() == pytest.approx((sum(terms) / 6).item(), rel=1e-12)
 
 
 def test_classes_are_learned() -> None:
@@ -76,65 +85,6 @@ def test_classes_are_learned() -> None:
     accuracy, _ = task.measure([(x[200:], target[200:])], task.ensemble.values())  # type: ignore[list-item]
     assert accuracy[0] > 0.9
     assert isinstance(task, pl.LightningModule)
-
-
-def test_the_price_of_depth_lowers_depth() -> None:
-    depths = []
-    for price in (0.0, 0.05):
-        task = Regression(members(last=False)[:1], Optimisation(price=price))
-        optimizer = torch.optim.Adam(task.parameters(), 0.05)
-        x, target = torch.randn(1, 16, 6, 2), torch.zeros(1, 16, 6, 3)
-        for step in range(60):
-            optimizer.zero_grad()
-            task.training_step((x, target, 1.0), step).backward()
-            optimizer.step()
-        depths.append(task.ensemble(x).depth.double().mean().item())
-    assert depths[1] < depths[0]
-
-
-@pytest.mark.parametrize("schedule", ["constant", "cosine"])
-def test_schedules(schedule: str) -> None:
-    rate = make_schedule(Optimisation(schedule=schedule, warmup=0.1), 100)
-    assert rate(0) == pytest.approx(1 / 11)
-    assert rate(10) == pytest.approx(1.0)
-    assert rate(55) == pytest.approx(1.0 if schedule == "constant" else 0.5)
-    assert rate(100) == pytest.approx(1.0 if schedule == "constant" else 0.0)
-
-
-def test_a_rate_beyond_all_numbers() -> None:
-    options: dict[str, Any] = {"schedule": "decay", "decay": 0.5, "decay_from": 0}
-    with pytest.raises(ValueError, match=r"decay 0.5 makes the rate grow beyond all numbers in 1000 epochs"):
-        Optimisation(epochs=1000, **options)
-    assert make_schedule(Optimisation(epochs=900, **options), 9000)(8999) == 2.0**900
-    for wrong in ("0", None):
-        with pytest.raises(ValueError, match=f"decay_from must be an integer of at least 0, got {wrong!r}"):
-            Optimisation(**options | {"decay_from": wrong})
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("epochs", 0),
-        ("batch_size", -1),
-        ("learning_rate", 0.0),
-        ("learning_rate", float("inf")),
-        ("clip", 0.0),
-        ("price", -1.0),
-        ("average", 1.0),
-        ("warmup", -0.1),
-        ("beta1", 1.0),
-        ("schedule", "linear"),
-    ],
-)
-def test_wrong_settings(name: str, value: object) -> None:
-    with pytest.raises(ValueError, match=name):
-        Optimisation(**{name: value})  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize("value", ["x", None, False])
-def test_no_numbers(value: object) -> None:
-    with pytest.raises(TypeError, match="beta1 should be a number"):
-        Optimisation(beta1=value)  # type: ignore[arg-type]
 
 
 def test_language_modelling() -> None:
@@ -172,3 +122,160 @@ def test_language_is_learned_across_batches() -> None:
     answers, _ = task.measure(pieces, task.ensemble.values())  # type: ignore[arg-type]
     # The first token cannot be known, and is not asked for: the rest can be, if the state is carried.
     assert answers[0] < 1.1
+
+
+def hand_written_loss(model: LanguageModel, x: torch.Tensor, target: torch.Tensor, h: torch.Tensor) -> Any:
+    """An RHN of depth 1 and the tied softmax, one operation at a time."""
+    cell: Any = model.body.cells[0]
+    H = cell.hidden_size
+    loss = torch.zeros((), dtype=torch.float64)
+    for t in range(x.size(1)):
+        pre = h @ cell.W_h[0].T + model.embedding.weight[x[:, t]] @ cell.W_x.T + cell.b[0]
+        s, gate = torch.tanh(pre[:, :H]), torch.sigmoid(pre[:, H:])
+        h = gate * s + (1 - gate) * h
+        logits = h @ model.embedding.weight.T + model.bias
+        for b in range(x.size(0)):
+            chance = logits[b].exp()[target[b, t]] / logits[b].exp().sum()
+            loss = loss - chance.log()
+    return loss / x.size(0), h.detach()
+
+
+@pytest.mark.parametrize("clip", [10.0, 0.5], ids=["rarely clipped", "clipped"])
+def test_three_steps_of_the_recipe_by_hand(clip: float) -> None:
+    """Loss summed over steps and averaged over sequences, penalty, clipping, SGD, the state carried on."""
+    torch.manual_seed(0)
+    B, T, V, H = 4, 6, 9, 5
+    penalty = 1e-2  # large, so that a mistake shows
+    optimisation = LanguageOptimisation(
+        optimizer="sgd", learning_rate=0.2, penalty=penalty, sum_steps=True, clip=clip
+    )
+    model = LanguageModel(LanguageNetwork("RHN", H, max_depth=1), V).double()
+    task = LanguageModelling([model], optimisation)
+    optimizer = make_optimizer(optimisation, task.parameters())
+    tokens = torch.randint(0, V, (B, 3 * T + 1))
+    h = torch.zeros(B, H, dtype=torch.float64)
+    for number in range(3):
+        at = slice(number * T, (number + 1) * T)
+        x, target = tokens[:, :-1][:, at], tokens[:, 1:][:, at]
+        loss, h = hand_written_loss(model, x, target, h)
+        whole = loss + penalty / 2 * sum(value.square().sum() for value in model.parameters())
+        gradients = torch.autograd.grad(whole, list(model.parameters()))
+        norm = math.sqrt(sum(float(each.square().sum()) for each in gradients))
+        assert (norm > clip) == (clip == 0.5)
+        with torch.no_grad():
+            for value, gradient in zip(model.parameters(), gradients, strict=True):
+                value -= 0.2 * gradient * min(1.0, clip / norm)
+
+        optimizer.zero_grad()
+        found = task.training_step((x[None], target[None], 1.0), number)
+        torch.testing.assert_close(found, loss.detach(), rtol=1e-7, atol=0)
+        found.backward()
+        task.configure_gradient_clipping()
+        optimizer.step()
+        ours = task.ensemble.values()
+        for name, value in model.named_parameters():
+            torch.testing.assert_close(ours[name][0], value.detach(), rtol=1e-5, atol=1e-7)
+    mean = (task.sums[0] / task.sums[1]).item()  # what is told of training is a mean over tokens all the same
+    assert 0.5 < mean < 2 * math.log(V)
+
+
+def test_a_figure_does_not_depend_on_the_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One column, whatever the windows: every token but the first, from all before it."""
+    torch.manual_seed(0)
+    tokens = torch.randint(0, 6, (1, 90))
+    model = LanguageModel(
+        LanguageNetwork("EIREHN", 8, max_depth=2, output_dropout=0.5, start={"weight_bound": 0.8}), 6
+    )
+    task = LanguageModelling([model], LanguageOptimisation())
+    split = Split(tokens[:, :-1], tokens[:, 1:])
+    chances = model.eval()(tokens[:, :-1]).detach().double().softmax(-1).gather(-1, tokens[:, 1:, None])
+    expected = math.exp(-chances.log().mean().item())
+    for size in (1, 13, 89, 1024):
+        monkeypatch.setattr(Windows, "size", size)
+        found, depth = task.measure(Windows(split, 1), task.ensemble.values())
+        assert found[0] == pytest.approx(expected, rel=1e-5)
+        assert depth == [pytest.approx(2.0)]
+
+
+@pytest.mark.parametrize("members", [1, 2])
+def test_training_by_what_came_alone(members: int) -> None:
+    """Losses and gradients are those of the whole mixture; a word that was far from likely among them."""
+    from eirehn.training.config import LanguageOptimisation
+    from eirehn.training.tasks import LanguageModelling
+
+    torch.manual_seed(0)
+    network = LanguageNetwork("LSTM", 4, pointer=3, start={"weight_bound": 1.0})
+    models = [LanguageModel(network, 6).double() for _ in range(members)]
+    models[0].bias.data[2] = -50.0
+    tokens = torch.randint(0, 6, (members, 3, 9))
+    tokens[0, 0, 4] = 2
+    task = LanguageModelling(models, LanguageOptimisation())
+    assert task.by_target
+    task.loss((tokens[..., :4], tokens[..., 1:5], 1.0))
+    found = task.loss((tokens[..., 4:8], tokens[..., 5:], 1.0))
+    found.backward()
+    wanted = torch.zeros(())
+    for model, own in zip(models, tokens, strict=True):
+        state = model.run(own[:, :4]).state
+        p = model.run(own[:, 4:8], tree_map(torch.Tensor.detach, state)).prediction.exp()
+        wanted = wanted - p.gather(-1, own[:, 5:, None]).log().mean()
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=0)
+    wanted.backward()
+    for name, value in zip(task.ensemble.names, task.ensemble.stacked, strict=True):
+        gradients = [dict(model.named_parameters())[name].grad for model in models]
+        torch.testing.assert_close(value.grad, torch.stack(gradients), rtol=1e-10, atol=1e-14)
+    validated = task.evaluate(tokens[0, :, :4], tokens[0, :, 1:5])
+    assert validated.shape == (4, members)
+
+
+def test_derivatives(tmp_path: Path) -> None:
+    """Of two members, against autograd."""
+    recipe = calibrated(small_language_recipe(written(tmp_path, train=500, test=100)))
+    task = make_task(replace(recipe, seeds=(0, 1)))
+    torch.manual_seed(0)
+    logits = 3 * torch.randn(2, 3, 5, 11, dtype=torch.float64)
+    target = torch.randint(11, (2, 3, 5))
+    factor = torch.ones(2, dtype=torch.float64, requires_grad=True)
+    losses = F.cross_entropy((logits * factor.view(2, 1, 1, 1)).flatten(0, 2), target.flatten(), reduction="none")
+    slope = torch.autograd.grad(losses.sum(), factor, create_graph=True)[0]
+    bend = torch.autograd.grad(slope.sum(), factor)[0]
+    found = task.calibration_sums(logits, target)
+    torch.testing.assert_close(torch.stack(found), torch.stack([slope.detach(), bend]), rtol=1e-12, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("sums", "found"),
+    [
+        ((0.0, 10.0), 1.5),
+        ((1.0, 10.0), 1.5 / 0.9),
+        ((-1.0, 10.0), 1.5 / 1.1),
+        ((100.0, 10.0), 1.5 / 0.8),
+        ((-100.0, 10.0), 1.5 / 1.25),
+        ((math.inf, 10.0), 1.5),
+        ((math.nan, 10.0), 1.5),
+        ((1.0, math.inf), 1.5),
+        ((1.0, 0.0), 1.5),
+        ((0.0, 0.0), 1.5),
+    ],
+)
+def test_sums_that_say_little(sums: tuple[float, float], found: float, tmp_path: Path) -> None:
+    recipe = calibrated(small_language_recipe(written(tmp_path, train=500, test=100), average=0.9))
+    task = make_task(recipe)
+    assert isinstance(task, LanguageModelling)
+    assert task.temperature_at is not None
+    with torch.no_grad():
+        task.ensemble.stacked[task.temperature_at].fill_(1.5)
+        task.calibrate(torch.tensor(sums, dtype=torch.float64)[:, None])
+    for values in (task.ensemble.stacked, task.averages.values):
+        assert values[task.temperature_at].tolist() == [pytest.approx(found)]
+
+
+def test_bounds_of_a_temperature(tmp_path: Path) -> None:
+    task = make_task(calibrated(small_language_recipe(written(tmp_path, train=500, test=100))))
+    with torch.no_grad():
+        for _ in range(25):
+            task.calibrate(torch.tensor([[100.0], [1.0]], dtype=torch.float64))
+        assert task.ensemble.values()["temperature"].tolist() == [10.0]
+        for _ in range(25):
+            task.calibrate(torch.tensor([[-100.0], [1.0]], dtype=torch.float64))
+        assert task.ensemble.values()["temperature"].tolist() == [pytest.approx(0.1)]

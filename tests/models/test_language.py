@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,8 @@ from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.models.language import word_mask
 
 Array = npt.NDArray[np.float64]
+
+
 DROPS = {"word_dropout": 0.25, "input_dropout": 0.75, "hidden_dropout": 0.25, "output_dropout": 0.75}
 
 
@@ -270,12 +273,6 @@ def test_words_of_another_size_than_the_state(tied: bool) -> None:
     assert set(own.state_dict()) == set(LanguageModel(LanguageNetwork("LSTM", 8), 11).state_dict())
 
 
-@pytest.mark.parametrize("size", [0, -1, 2.5, True, "3"])
-def test_an_embedding_of_no_size(size: Any) -> None:
-    with pytest.raises((ValueError, TypeError), match="embedding_size"):
-        LanguageNetwork("RHN", 4, embedding_size=size)
-
-
 def test_evaluation_has_all_digits_of_the_logits() -> None:
     model = LanguageModel(LanguageNetwork("EIREHN", 8, max_depth=2), 6)
     tokens = torch.randint(0, 6, (2, 5))
@@ -284,10 +281,27 @@ def test_evaluation_has_all_digits_of_the_logits() -> None:
         assert model.eval()(tokens).dtype == torch.float32
 
 
-def test_members_draw_masks_of_their_own() -> None:
-    from eirehn.training.ensemble import Ensemble
+FORMS = [{}, {"pointer": 5}, {"embedding_size": 6}]
 
-    model = LanguageModel(LanguageNetwork("EIREHN", 8, max_depth=2, **DROPS), 6)
-    ensemble = Ensemble([model, model]).train()
-    one, other = ensemble(torch.randint(0, 6, (2, 3, 5)).expand(2, 3, 5)).prediction
-    assert not torch.equal(one, other)
+
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_logits_are_divided_when_not_training(form: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    network = LanguageNetwork("EIREHN", hidden_size=8, max_depth=2, start={"weight_bound": 0.5}, **form)
+    model = LanguageModel(replace(network, calibrated=True), 11).eval()
+    plain = LanguageModel(network, 11).eval()
+    plain.load_state_dict({name: value for name, value in model.state_dict().items() if name != "temperature"})
+    assert "temperature" in model.state_dict()
+    assert sum(each.numel() for each in model.parameters() if each.requires_grad) == sum(
+        each.numel() for each in plain.parameters()
+    )
+    tokens = torch.randint(11, (3, 6))
+    torch.testing.assert_close(model(tokens), plain(tokens))
+    assert model.temperature is not None
+    model.temperature.data.fill_(2.0)
+    torch.testing.assert_close(model(tokens).softmax(-1), (plain(tokens) / 2).softmax(-1))
+    if form.get("pointer"):  # it gives log-probabilities
+        torch.testing.assert_close(model(tokens).exp().sum(-1), torch.ones(3, 6))
+    else:
+        torch.testing.assert_close(model(tokens), plain(tokens) / 2)
+    torch.testing.assert_close(model.train()(tokens), plain.train()(tokens))

@@ -27,6 +27,8 @@ from eirehn.training.task import Task
 from eirehn.training.trainer import train
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+
+
 KINDS = {
     "RNN": {},
     "LSTM": {"num_layers": 2, "dropout": 0.5},

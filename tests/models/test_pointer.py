@@ -163,24 +163,3 @@ def test_it_learns_to_point() -> None:
         losses[pointer] = loss.item()
     assert losses[8] < 0.5
     assert losses[8] < losses[0] - 0.5
-
-
-def test_members_with_memories_of_their_own() -> None:
-    from eirehn.training.ensemble import Ensemble
-
-    torch.manual_seed(0)
-    models = [LanguageModel(LanguageNetwork("LSTM", 4, pointer=3), 5) for _ in range(2)]
-    ensemble = Ensemble(models).eval()
-    tokens = torch.randint(0, 5, (2, 3, 8))
-    first = ensemble(tokens[:, :, :4])
-    second = ensemble(tokens[:, :, 4:], first.state).prediction
-    for index, model in enumerate(models):
-        alone = model.eval().run(tokens[index])
-        torch.testing.assert_close(second[index], alone.prediction[:, 4:])
-
-
-def test_a_window_must_be_positive() -> None:
-    with pytest.raises(ValueError, match="pointer must be greater than zero"):
-        LanguageNetwork("LSTM", 4, pointer=-1)
-    with pytest.raises(ValueError, match="window must be greater than zero"):
-        PointerSentinel(4, 0)

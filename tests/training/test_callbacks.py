@@ -1,55 +1,33 @@
-"""No training fails in silence: skipped steps are reported, and a seed that learns nothing stops."""
+"""No training fails in silence, and one that is asked to stops."""
 
 from __future__ import annotations
 
-import io
-import json
-import subprocess
-import sys
+import os
+import signal
 import warnings
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import pytorch_lightning as pl
 import torch
+from helpers.resume import same
 from helpers.small import DATA, Sums, small, with_data
-from rich.console import Console
+from helpers.unstable import exploding, spoil
 
+from eirehn import cli
 from eirehn._internal.checks import UnstableTraining
 from eirehn._internal.files import read_json
-from eirehn.cli import main
 from eirehn.models.io import read_values
-from eirehn.recipes import har
-from eirehn.training.callbacks import Event
-from eirehn.training.config import Recipe
-from eirehn.training.display import Display
-from eirehn.training.ensemble import Ensemble
-from eirehn.training.run import RunFolder
-from eirehn.training.trainer import Tensors, make_task, train, train_in_memory
+from eirehn.training.callbacks import Event, Saving, Stopped
+from eirehn.training.trainer import make_task, train
 
 STEPS = 4  # an epoch of `small`
+
+
 BECAUSE = "because their gradients were not finite"
-
-
-def exploding(**options: Any) -> Recipe:
-    """The first training step takes the weights so far that the loss of all others is infinite."""
-    return small("SREHN", **{"clip": 1.0, "epochs": 5, "learning_rate": 1e30, **options})
-
-
-def spoil(monkeypatch: pytest.MonkeyPatch, which: dict[int, set[int]]) -> None:
-    """Makes the gradients of member m NaN at the training steps `which[m]`, counted from 0."""
-    clip, step = Ensemble.clip_gradients, [0]
-
-    def spoiled(self: Ensemble, norm: float) -> torch.Tensor:
-        for member, steps in which.items():
-            if step[0] in steps:
-                self.stacked[0].grad[member] = torch.nan
-        step[0] += 1
-        return clip(self, norm)
-
-    monkeypatch.setattr(Ensemble, "clip_gradients", spoiled)
 
 
 def test_a_training_whose_every_step_is_skipped_stops_and_says_so(tmp_path: Path) -> None:
@@ -99,17 +77,7 @@ def test_the_progress_of_stopped_seeds_is_not_averaged(tmp_path: Path, monkeypat
         train(small(seeds=(0, 1), epochs=2, clip=1.0), tmp_path / "run", tell=events.append)
     rows = [line.split(",") for line in (tmp_path / "run" / "metrics.csv").read_text().splitlines()[1:]]
     assert events[-1].figures["train_loss"] == pytest.approx(float(rows[-2][2]))  # seed 0 alone
-    assert "stopped: seed 1" in shown(events[-1])
-    assert "stopped: seeds 1, 3" in shown(replace(events[-1], stopped=(1, 3)))
-    assert "stopped" not in shown(replace(events[-1], stopped=()))
-
-
-def shown(event: Event) -> str:
-    text = io.StringIO()
-    with Display(Console(file=text, width=300)) as display:
-        display(replace(event, epoch=0))
-        display(event)
-    return text.getvalue()
+    assert events[-1].stopped == (1,)
 
 
 def test_some_skipped_steps_are_a_warning_once_and_few_are_none(
@@ -154,59 +122,6 @@ def values(run: Path) -> dict[str, torch.Tensor]:
     return read_values(run / "last.safetensors")
 
 
-def test_in_memory_too() -> None:
-    data = Tensors(DATA.load(), "regression", 2, last=False)
-    with pytest.warns(UnstableTraining) as caught:
-        train_in_memory(replace(exploding(seeds=(0,)), data=data))
-    assert str(caught[-1].message).startswith("small-srehn, seed 0: training stopped after epoch 2")
-
-
-def test_an_estimator_is_not_fitted_where_predictions_are_not_finite() -> None:
-    """Its weights are finite here, if large."""
-    pytest.importorskip("sklearn")
-    from eirehn.sklearn import ElasticClassifier
-
-    x = np.random.default_rng(0).normal(size=(48, 30, 2))
-    model = ElasticClassifier(epochs=4, random_state=1, learning_rate=1e5)
-    diverged = pytest.raises(ValueError, match="diverged, predictions are not finite")
-    with pytest.warns(UnstableTraining), diverged:
-        model.fit(x, x[:, :, 0].mean(1) > 0)
-
-
-def test_an_estimator_warns(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("sklearn")
-    from eirehn.sklearn import ElasticClassifier
-
-    X = np.random.default_rng(0).normal(size=(32, 20, 2))
-    spoil(monkeypatch, {0: {2, 3}})  # both steps of the second epoch
-    with pytest.warns(UnstableTraining, match="training stopped after epoch 2"):
-        ElasticClassifier(hidden_size=4, epochs=3, random_state=0).fit(X, X[:, 0, 1] > 0)
-
-
-def run_command(recipe: Recipe, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    config = folder.parent / "recipe.json"
-    content = asdict(recipe)
-    content["data"] = {"kind": "synthetic", **content["data"]}
-    config.write_text(json.dumps(content))
-    command = [sys.executable, "-m", "eirehn", "train", "--config", str(config), "--out", str(folder), *words]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
-
-
-def test_the_command_ends_with_an_exit_code_and_one_line_a_seed(tmp_path: Path) -> None:
-    done = run_command(exploding(), tmp_path / "run")
-    assert done.returncode == 1
-    said = [line for line in done.stderr.splitlines() if "warning" in line]
-    assert [line.split(":")[2] for line in said] == [
-        " small-srehn, seed 0",
-        " small-srehn, seed 1",
-    ] * 2  # some steps, then all of them
-    assert all(line.startswith("eirehn: warning: small") and ".py" not in line for line in said)
-    assert "training was unstable and stopped after epoch 2" in done.stdout
-    assert "Traceback" not in done.stderr
-    assert run_command(exploding(), tmp_path / "run").returncode == 1  # it had ended, and as before
-    assert run_command(small(), tmp_path / "fine").returncode == 0
-
-
 @pytest.mark.parametrize("validation", [20, 0], ids=["validated", "not validated"])
 def test_a_stopped_seed_keeps_its_average_and_its_best_epoch(
     validation: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -227,25 +142,53 @@ def test_a_stopped_seed_keeps_its_average_and_its_best_epoch(
         assert torch.equal(value[1], values(tmp_path / "run")[name][1])
 
 
-def test_a_run_of_version_01(tmp_path: Path) -> None:
-    """Its recipe, whose weight update had another name and whose initial values were not written out, is ours."""
-    recipe = next(each for each in har.table2() if each.network.kind == "EIREHN")
-    content = recipe.to_dict()
-    content["network"] |= {"weight_update": "printed", "start": {"gate_bias": -2.0}}
-    assert Recipe.from_dict(content).differences(recipe) == []
-    shallow = next(each for each in har.table2() if each.network.kind == "LSTM")
-    content = shallow.to_dict()
-    content["network"]["weight_update"] = "printed"
-    assert Recipe.from_dict(content).differences(shallow) == []
-    assert shallow.differences(Recipe.from_dict(content)) == []
+def test_skipped_steps_are_in_the_history_where_gradients_are_clipped(tmp_path: Path) -> None:
+    train(small(seeds=(0, 1), epochs=1, clip=1.0), tmp_path / "clipped")
+    assert "skipped_steps" in (tmp_path / "clipped" / "metrics.csv").read_text()
+    train(small(seeds=(0, 1), epochs=1), tmp_path / "free")
+    assert "skipped_steps" not in (tmp_path / "free" / "metrics.csv").read_text()
 
 
-def test_reproduce_has_an_exit_code(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """By the results of a run that had ended."""
-    words = ["reproduce", "synthetic", "--rows", "rnn-20", "--epochs", "1", "--seeds", "1", "--sequences", "20"]
-    words += ["--out", str(tmp_path), "--jobs", "1"]
-    assert main(words) == 0
-    run = RunFolder(tmp_path / "synthetic-rnn-20")
-    run.result.write_text(json.dumps({**json.loads(run.result.read_text()), "stopped_epoch": [1]}))
-    assert main(words) == 1
-    assert "1, 1 unstable" in capsys.readouterr().out
+class AskTwice(pl.Callback):
+    """Asks a training to stop in the middle of a step, and again before that step has ended."""
+
+    ended = False
+
+    def on_train_batch_start(self, trainer: pl.Trainer, *_: Any) -> None:
+        if trainer.global_step == 5:
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGINT)
+            self.ended = True
+
+
+class AskFirst(pl.Callback):
+    """Asks a training to stop while it is being set up, before it listens."""
+
+    def on_fit_start(self, *_: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_asked_before_it_begins(tmp_path: Path) -> None:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # also where tests run in the background
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            train(small(), tmp_path / "run", callbacks=[AskFirst()])
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert cli.main(["train", "--resume", str(tmp_path / "run")]) == 0
+
+
+@pytest.mark.parametrize("meant", [True, False])
+def test_asked_twice(meant: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It stops at once, without saving, unless that was one wish sent twice; and goes on later."""
+    ask = AskTwice()
+    if meant:
+        monkeypatch.setattr(Saving, "IMPATIENT", 0.0)
+    with pytest.raises(Stopped):
+        train(small(), tmp_path / "asked", save_seconds=1000.0, callbacks=[ask])
+    assert ask.ended != meant
+    assert (tmp_path / "asked" / "last.ckpt").exists() != meant
+    train(small(), tmp_path / "asked")
+    train(small(), tmp_path / "straight")
+    same(tmp_path / "asked", tmp_path / "straight")

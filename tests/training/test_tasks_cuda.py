@@ -22,6 +22,7 @@ from eirehn.training.trainer import train
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
+
 SGD: dict[str, Any] = {
     "optimizer": "sgd",
     "learning_rate": 0.25,
@@ -31,6 +32,8 @@ SGD: dict[str, Any] = {
     "penalty": 1e-4,
     "clip": 10.0,
 }
+
+
 RMS = {**SGD, "optimizer": "adam", "beta1": 0.0, "learning_rate": 2e-3, "recurrent_rate": 0.25, "average": 0.9}
 
 

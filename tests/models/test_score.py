@@ -16,7 +16,11 @@ from eirehn.models import score as scoring
 from eirehn.models.score import score, text_tokens
 
 WORDS = Vocabulary("word", ("<unk>", "<eos>", "a", "b", "c"))
+
+
 TEXT = ["a", "b", "zebra", "<eos>", "<eos>", "c", "a", "a", "<eos>", "b"]
+
+
 NETWORKS = {
     "elastic": LanguageNetwork("EIREHN", 6, max_depth=3),
     "two layers": LanguageNetwork("SREHN", 6, max_depth=3, num_layers=2),

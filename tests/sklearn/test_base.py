@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.toys import LEARN, QUICK, sequences, signs
+from helpers.unstable import spoil
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -405,10 +406,32 @@ def test_a_training_that_diverges_says_so() -> None:
 def test_without_scikit_learn() -> None:
     code = "import sys; sys.modules['sklearn'] = None; import eirehn; import eirehn.sklearn"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "eirehn.sklearn needs scikit-learn: pip install 'eirehn[sklearn]'" in done.stderr
+    assert "sklearn is not installed: pip install 'eirehn[sklearn]'" in done.stderr
 
 
 def test_settings_are_the_same_for_all() -> None:
     shared = set(eirehn.sklearn.base.ElasticEstimator().get_params())
     assert set(ElasticRegressor().get_params()) == shared
     assert set(ElasticClassifier().get_params()) == shared | {"class_weight"}
+
+
+def test_an_estimator_is_not_fitted_where_predictions_are_not_finite() -> None:
+    """Its weights are finite here, if large."""
+    pytest.importorskip("sklearn")
+    from eirehn.sklearn import ElasticClassifier
+
+    x = np.random.default_rng(0).normal(size=(48, 30, 2))
+    model = ElasticClassifier(epochs=4, random_state=1, learning_rate=1e5)
+    diverged = pytest.raises(ValueError, match="diverged, predictions are not finite")
+    with pytest.warns(UnstableTraining), diverged:
+        model.fit(x, x[:, :, 0].mean(1) > 0)
+
+
+def test_an_estimator_warns(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    from eirehn.sklearn import ElasticClassifier
+
+    X = np.random.default_rng(0).normal(size=(32, 20, 2))
+    spoil(monkeypatch, {0: {2, 3}})  # both steps of the second epoch
+    with pytest.warns(UnstableTraining, match="training stopped after epoch 2"):
+        ElasticClassifier(hidden_size=4, epochs=3, random_state=0).fit(X, X[:, 0, 1] > 0)

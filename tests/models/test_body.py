@@ -1,4 +1,4 @@
-"""Whole models against the same sums written out."""
+"""Recurrent layers of models: the shortcut, and what goes to all layers."""
 
 from __future__ import annotations
 
@@ -36,26 +36,9 @@ def test_a_shortcut_reads_on_from_a_state(kind):
     assert whole.depth.shape == (3, 4, 7)
 
 
-def test_the_last_states_of_both_directions():
-    model, x = drawn(SequenceNetwork("EIREHN", 5, max_depth=3, bidirectional=True), last=True)
-    h = model.body(x)[1]
-    torch.testing.assert_close(model(x), model.head(torch.cat([h[0], h[1]], -1)), rtol=1e-12, atol=1e-12)
-    reverse = drawn(SequenceNetwork("EIREHN", 5, max_depth=3, bidirectional=True, shortcut=True), last=True)[0]
-    sides = reverse.body.first(x)[0] + reverse.body.linear(x)
-    ends = torch.cat([sides[:, -1, :5], sides[:, 0, 5:]], -1)
-    torch.testing.assert_close(reverse(x), reverse.head(ends), rtol=1e-12, atol=1e-12)
-
-
 def test_cost_and_cap_go_to_all_layers():
     model, x = drawn(SequenceNetwork("EIREHN", 5, 2, max_depth=4, shortcut=True), last=True)
     outcome = model.run(x, max_depth=1, with_cost=True)
     assert outcome.depth.max() == 1
     assert outcome.cost is not None
     assert outcome.cost.shape == outcome.depth.shape == (2, 4, 7)
-
-
-def test_a_class_from_the_mean_of_all_outputs():
-    model, x = drawn(SequenceNetwork("EIREHN", 5, max_depth=3, bidirectional=True, pooling="mean"), last=True)
-    torch.testing.assert_close(model(x), model.head(model.body(x)[0].mean(1)), rtol=1e-12, atol=1e-12)
-    with pytest.raises(ValueError, match="pooling must be one of last, mean, got 'best'"):
-        SequenceNetwork(pooling="best")

@@ -1,0 +1,79 @@
+"""Sequence models against the same sums written out; sequences of unequal lengths give what each gives alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from eirehn.models import Scaling, SequenceModel, SequenceNetwork
+from eirehn.models.body import LAYERS
+
+
+def drawn(network: SequenceNetwork, *, last: bool) -> tuple[SequenceModel, torch.Tensor]:
+    torch.manual_seed(0)
+    return SequenceModel(network, 3, 2, last=last).double(), torch.randn(4, 7, 3, dtype=torch.float64)
+
+
+def test_the_last_states_of_both_directions():
+    model, x = drawn(SequenceNetwork("EIREHN", 5, max_depth=3, bidirectional=True), last=True)
+    h = model.body(x)[1]
+    torch.testing.assert_close(model(x), model.head(torch.cat([h[0], h[1]], -1)), rtol=1e-12, atol=1e-12)
+    reverse = drawn(SequenceNetwork("EIREHN", 5, max_depth=3, bidirectional=True, shortcut=True), last=True)[0]
+    sides = reverse.body.first(x)[0] + reverse.body.linear(x)
+    ends = torch.cat([sides[:, -1, :5], sides[:, 0, 5:]], -1)
+    torch.testing.assert_close(reverse(x), reverse.head(ends), rtol=1e-12, atol=1e-12)
+
+
+def test_a_class_from_the_mean_of_all_outputs():
+    model, x = drawn(SequenceNetwork("EIREHN", 5, max_depth=3, bidirectional=True, pooling="mean"), last=True)
+    torch.testing.assert_close(model(x), model.head(model.body(x)[0].mean(1)), rtol=1e-12, atol=1e-12)
+    with pytest.raises(ValueError, match="pooling must be one of last, mean, got 'best'"):
+        SequenceNetwork(pooling="best")
+
+
+LENGTHS = torch.tensor([3, 7, 1, 5])
+
+
+def padded(channels: int = 2) -> Tensor:
+    """What must not be read is not a number."""
+    x = torch.randn(4, 9, channels).double()  # longer than the longest, as a batch of a larger split is
+    for row, length in enumerate(LENGTHS.tolist()):
+        x[row, length:] = torch.nan
+    return x
+
+
+def model(kind: str, *, last: bool, both: bool, scaling: Scaling | None = None) -> SequenceModel:
+    kind, _, option = kind.partition(" ")
+    options: dict[str, Any] = {"shortcut": {"shortcut": True}, "mean": {"pooling": "mean"}, "": {}}[option]
+    network = SequenceNetwork(kind, 4, num_layers=2, max_depth=3, bidirectional=both, **options)
+    return SequenceModel(network, 2, 3, last=last, scaling=scaling).double()
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["one way", "both ways"])
+@pytest.mark.parametrize("last", [False, True], ids=["each step", "last"])
+@pytest.mark.parametrize("kind", [*LAYERS, "LSTM shortcut", "EIREHN shortcut", "RNN mean", "EIREHN mean"])
+def test_together_is_alone(kind: str, last: bool, both: bool) -> None:
+    one, x = model(kind, last=last, both=both), padded()
+    outcome = one.run(x, lengths=LENGTHS, with_cost=True)
+    for row, length in enumerate(LENGTHS.tolist()):
+        alone = one.run(x[row : row + 1, :length], with_cost=True)
+        found = outcome.prediction[row] if last else outcome.prediction[row, :length]
+        torch.testing.assert_close(found, alone.prediction[0], rtol=1e-12, atol=1e-12)
+        for name in ("depth", "cost"):
+            values, expected = getattr(outcome, name), getattr(alone, name)
+            torch.testing.assert_close(values[:, row, :length], expected[:, 0], rtol=1e-12, atol=1e-12)
+            assert not values[:, row, length:].any()
+
+
+def test_a_model_in_its_users_units() -> None:
+    """Also where single precision could not tell the steps of a signal apart."""
+    scaling = Scaling((1e9, -2.0), (1e-3, 5.0), (10.0, 20.0, 30.0), (2.0, 3.0, 4.0))
+    raw = model("EIREHN", last=False, both=False, scaling=scaling).float()
+    x = torch.randn(2, 5, 2).double()
+    seen = raw(x * torch.tensor([1e-3, 5.0]) + torch.tensor([1e9, -2.0]).double())
+    raw.scaling = None
+    expected = raw(x.float()).double() * torch.tensor([2.0, 3.0, 4.0]) + torch.tensor([10.0, 20.0, 30.0])
+    torch.testing.assert_close(seen, expected, rtol=1e-3, atol=1e-3)
