@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from helpers.padded import LENGTHS, padded, two_layers
 
 from eirehn.models import Scaling, SequenceModel, SequenceNetwork
 from eirehn.models.body import LAYERS
@@ -34,29 +34,13 @@ def test_a_class_from_the_mean_of_all_outputs():
         SequenceNetwork(pooling="best")
 
 
-LENGTHS = torch.tensor([3, 7, 1, 5])
-
-
-def padded(channels: int = 2) -> Tensor:
-    """What must not be read is not a number."""
-    x = torch.randn(4, 9, channels).double()  # longer than the longest, as a batch of a larger split is
-    for row, length in enumerate(LENGTHS.tolist()):
-        x[row, length:] = torch.nan
-    return x
-
-
-def model(kind: str, *, last: bool, both: bool, scaling: Scaling | None = None) -> SequenceModel:
-    kind, _, option = kind.partition(" ")
-    options: dict[str, Any] = {"shortcut": {"shortcut": True}, "mean": {"pooling": "mean"}, "": {}}[option]
-    network = SequenceNetwork(kind, 4, num_layers=2, max_depth=3, bidirectional=both, **options)
-    return SequenceModel(network, 2, 3, last=last, scaling=scaling).double()
-
-
 @pytest.mark.parametrize("both", [False, True], ids=["one way", "both ways"])
 @pytest.mark.parametrize("last", [False, True], ids=["each step", "last"])
 @pytest.mark.parametrize("kind", [*LAYERS, "LSTM shortcut", "EIREHN shortcut", "RNN mean", "EIREHN mean"])
 def test_together_is_alone(kind: str, last: bool, both: bool) -> None:
-    one, x = model(kind, last=last, both=both), padded()
+    kind, _, option = kind.partition(" ")
+    options: dict[str, Any] = {"shortcut": {"shortcut": True}, "mean": {"pooling": "mean"}, "": {}}[option]
+    one, x = two_layers(kind, last=last, bidirectional=both, **options), padded()
     outcome = one.run(x, lengths=LENGTHS, with_cost=True)
     for row, length in enumerate(LENGTHS.tolist()):
         alone = one.run(x[row : row + 1, :length], with_cost=True)
@@ -71,7 +55,7 @@ def test_together_is_alone(kind: str, last: bool, both: bool) -> None:
 def test_a_model_in_its_users_units() -> None:
     """Also where single precision could not tell the steps of a signal apart."""
     scaling = Scaling((1e9, -2.0), (1e-3, 5.0), (10.0, 20.0, 30.0), (2.0, 3.0, 4.0))
-    raw = model("EIREHN", last=False, both=False, scaling=scaling).float()
+    raw = two_layers("EIREHN", last=False, scaling=scaling).float()
     x = torch.randn(2, 5, 2).double()
     seen = raw(x * torch.tensor([1e-3, 5.0]) + torch.tensor([1e9, -2.0]).double())
     raw.scaling = None

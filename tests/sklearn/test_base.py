@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 import torch
 from helpers.toys import LEARN, QUICK, sequences, signs
-from helpers.unstable import spoil
 from sklearn.base import clone
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
@@ -44,15 +43,6 @@ def test_what_a_table_had_is_forgotten() -> None:
         model.fit(again, signs(list(x)))
         assert not hasattr(model, "n_features_in_")
         assert len(model.predict(x[:2, :3, 0])) == 2
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-def test_tensors(dtype: torch.dtype) -> None:
-    x = torch.from_numpy(np.stack(sequences(12, equal=True))).to(dtype).requires_grad_()
-    y = signs(list(x.detach().double().numpy()))
-    ours = ElasticClassifier(**QUICK).fit(x, y).predict_proba(x)
-    plain = x.detach().float().numpy()
-    np.testing.assert_array_equal(ours, ElasticClassifier(**QUICK).fit(plain, y).predict_proba(plain))
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])
@@ -264,25 +254,6 @@ def test_predictions_by_fewer_inner_steps() -> None:
         ElasticRegressor(**QUICK, kind="LSTM").fit(x, y).predict(x, max_depth=1)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["SRHN", "EIREHN"])
-def test_stopped_early_in_training_it_is_of_use_when_it_is_stopped(kind: str) -> None:
-    """The default network begins with two inner steps, and so is of use after two anyway."""
-    x = np.random.default_rng(0).normal(size=(200, 6, 2))
-    y = (x[..., 0] * x[..., 1]).sum(1)
-    errors = {}
-    for early in (0.0, 0.25):
-        model = ElasticRegressor(**{**LEARN, "max_depth": 4, "epochs": 40}, kind=kind, early=early).fit(x, y)
-        left = [np.mean((model.predict(x, max_depth=depth) - y) ** 2) for depth in (1, 2, 4)]
-        errors[early] = np.array(left) / y.var()
-    assert errors[0.25][2] < 0.05
-    if kind == "SRHN":
-        assert (errors[0.25][:2] < errors[0.0][:2] / 2).all()
-    else:
-        assert errors[0.25][0] < errors[0.0][0]
-        assert errors[0.25][1] < 0.15
-
-
 def nan_at(row: int, step: int, column: int) -> list[np.ndarray]:
     x = sequences(equal=True)
     x[row][step, column] = np.nan
@@ -409,12 +380,6 @@ def test_without_scikit_learn() -> None:
     assert "sklearn is not installed: pip install 'eirehn[sklearn]'" in done.stderr
 
 
-def test_settings_are_the_same_for_all() -> None:
-    shared = set(eirehn.sklearn.base.ElasticEstimator().get_params())
-    assert set(ElasticRegressor().get_params()) == shared
-    assert set(ElasticClassifier().get_params()) == shared | {"class_weight"}
-
-
 def test_an_estimator_is_not_fitted_where_predictions_are_not_finite() -> None:
     """Its weights are finite here, if large."""
     pytest.importorskip("sklearn")
@@ -425,13 +390,3 @@ def test_an_estimator_is_not_fitted_where_predictions_are_not_finite() -> None:
     diverged = pytest.raises(ValueError, match="diverged, predictions are not finite")
     with pytest.warns(UnstableTraining), diverged:
         model.fit(x, x[:, :, 0].mean(1) > 0)
-
-
-def test_an_estimator_warns(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("sklearn")
-    from eirehn.sklearn import ElasticClassifier
-
-    X = np.random.default_rng(0).normal(size=(32, 20, 2))
-    spoil(monkeypatch, {0: {2, 3}})  # both steps of the second epoch
-    with pytest.warns(UnstableTraining, match="training stopped after epoch 2"):
-        ElasticClassifier(hidden_size=4, epochs=3, random_state=0).fit(X, X[:, 0, 1] > 0)

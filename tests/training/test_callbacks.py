@@ -14,7 +14,7 @@ import pytest
 import pytorch_lightning as pl
 import torch
 from helpers.resume import same
-from helpers.small import DATA, Sums, small, with_data
+from helpers.small import DATA, small
 from helpers.unstable import exploding, spoil
 
 from eirehn import cli
@@ -25,8 +25,6 @@ from eirehn.training.callbacks import Event, Saving, Stopped
 from eirehn.training.trainer import make_task, train
 
 STEPS = 4  # an epoch of `small`
-
-
 BECAUSE = "because their gradients were not finite"
 
 
@@ -47,10 +45,18 @@ def test_a_training_whose_every_step_is_skipped_stops_and_says_so(tmp_path: Path
     assert len((tmp_path / "run" / "metrics.csv").read_text().splitlines()) == 5  # two epochs, and not five
 
 
+@pytest.mark.parametrize("average", [{}, {"average": 0.9}], ids=str)
 def test_other_seeds_go_on_and_a_stopped_one_keeps_its_values(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    average: dict[str, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    options = {"epochs": 4, "clip": 1.0, "optimizer": "adamw", "weight_decay": 0.5, "precision": "64-true"}
+    options = {
+        "epochs": 4,
+        "clip": 1.0,
+        "optimizer": "adamw",
+        "weight_decay": 0.5,
+        "precision": "64-true",
+        **average,
+    }
     alone = train(small(seeds=(0,), **options), tmp_path / "alone")
     spoil(monkeypatch, {1: set(range(STEPS, 2 * STEPS))})  # the second epoch
     events: list[Event] = []
@@ -58,7 +64,8 @@ def test_other_seeds_go_on_and_a_stopped_one_keeps_its_values(
         result = train(small(seeds=(0, 1), **options), tmp_path / "both", tell=events.append)
     assert result["stopped_epoch"] == [None, 2]
     assert result["values"][0] == pytest.approx(alone["values"][0], rel=1e-9)
-    assert [event.stopped for event in events if event.step == 3 * STEPS][-1] == (1,)
+    assert result["best_epoch"][1] <= 2
+    assert events[-1].stopped == (1,)
     history = [line.split(",") for line in (tmp_path / "both" / "metrics.csv").read_text().splitlines()]
     metric = [float(row[3]) for row in history[1:] if row[1] == "1"]
     assert np.isfinite(metric).tolist() == [True, True, False, False]
@@ -68,16 +75,7 @@ def test_other_seeds_go_on_and_a_stopped_one_keeps_its_values(
     assert ours[1] == pytest.approx(metric[1])  # weight decay would change it
     assert history[0][-1] == "skipped_steps"
     assert [float(row[-1]) for row in history[1:] if row[1] == "1"][1] == STEPS
-
-
-def test_the_progress_of_stopped_seeds_is_not_averaged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    spoil(monkeypatch, {1: set(range(STEPS))})
-    events: list[Event] = []
-    with pytest.warns(UnstableTraining):
-        train(small(seeds=(0, 1), epochs=2, clip=1.0), tmp_path / "run", tell=events.append)
-    rows = [line.split(",") for line in (tmp_path / "run" / "metrics.csv").read_text().splitlines()[1:]]
-    assert events[-1].figures["train_loss"] == pytest.approx(float(rows[-2][2]))  # seed 0 alone
-    assert events[-1].stopped == (1,)
+    assert events[-1].figures["train_loss"] == pytest.approx(float(history[-2][2]))  # of seed 0 alone
 
 
 def test_some_skipped_steps_are_a_warning_once_and_few_are_none(
@@ -97,56 +95,18 @@ def test_some_skipped_steps_are_a_warning_once_and_few_are_none(
         train(many, tmp_path / "many")
 
 
-def test_weights_that_are_not_finite_stop_a_training_without_clipping(tmp_path: Path) -> None:
-    with pytest.warns(
-        UnstableTraining, match=r"seed 0: training stopped after epoch 1: its weights are not finite"
-    ):
-        result = train(exploding(clip=None, seeds=(0,)), tmp_path / "run")
-    assert result["stopped_epoch"] == [1]
-
-
 def test_a_killed_training_that_had_stopped_ends_as_it_was(tmp_path: Path) -> None:
     with pytest.warns(UnstableTraining):
         result = train(exploding(), tmp_path / "run")
     (tmp_path / "run" / "result.json").unlink()
-    history, last = (tmp_path / "run" / "metrics.csv").read_text(), values(tmp_path / "run")
+    history = (tmp_path / "run" / "metrics.csv").read_text()
+    last = read_values(tmp_path / "run" / "last.safetensors")
     again = train(exploding(), tmp_path / "run")  # without a warning: there is no further epoch
     assert again["stopped_epoch"] == result["stopped_epoch"]
     assert again["values"] == result["values"]
     assert (tmp_path / "run" / "metrics.csv").read_text() == history
-    for name, value in values(tmp_path / "run").items():
+    for name, value in read_values(tmp_path / "run" / "last.safetensors").items():
         assert torch.equal(value, last[name])
-
-
-def values(run: Path) -> dict[str, torch.Tensor]:
-    return read_values(run / "last.safetensors")
-
-
-@pytest.mark.parametrize("validation", [20, 0], ids=["validated", "not validated"])
-def test_a_stopped_seed_keeps_its_average_and_its_best_epoch(
-    validation: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    recipe = with_data(small(seeds=(0, 1), epochs=5, clip=1.0, average=0.9), Sums(train=64, validation=validation))
-    spoil(monkeypatch, {1: set(range(STEPS, 2 * STEPS))})
-    with pytest.warns(UnstableTraining):
-        result = train(recipe, tmp_path / "run")
-    assert result["stopped_epoch"] == [None, 2]
-    assert result["best_epoch"][1] <= 2
-    rows = [line.split(",") for line in (tmp_path / "run" / "metrics.csv").read_text().splitlines()[1:]]
-    assert [row[3] for row in rows if row[1] == "1"][2:] == ["nan"] * 3
-    monkeypatch.undo()
-    spoil(monkeypatch, {1: set(range(STEPS, 2 * STEPS))})
-    with pytest.warns(UnstableTraining):
-        train(replace(recipe, optimisation=replace(recipe.optimisation, epochs=2)), tmp_path / "short")
-    for name, value in values(tmp_path / "short").items():
-        assert torch.equal(value[1], values(tmp_path / "run")[name][1])
-
-
-def test_skipped_steps_are_in_the_history_where_gradients_are_clipped(tmp_path: Path) -> None:
-    train(small(seeds=(0, 1), epochs=1, clip=1.0), tmp_path / "clipped")
-    assert "skipped_steps" in (tmp_path / "clipped" / "metrics.csv").read_text()
-    train(small(seeds=(0, 1), epochs=1), tmp_path / "free")
-    assert "skipped_steps" not in (tmp_path / "free" / "metrics.csv").read_text()
 
 
 class AskTwice(pl.Callback):
@@ -161,18 +121,13 @@ class AskTwice(pl.Callback):
             self.ended = True
 
 
-class AskFirst(pl.Callback):
-    """Asks a training to stop while it is being set up, before it listens."""
-
-    def on_fit_start(self, *_: Any) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-
-
 def test_asked_before_it_begins(tmp_path: Path) -> None:
+    """While the training is being set up, and does not listen yet."""
+    ask = pl.callbacks.LambdaCallback(on_fit_start=lambda *_: os.kill(os.getpid(), signal.SIGINT))
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # also where tests run in the background
     try:
         with pytest.raises(KeyboardInterrupt):
-            train(small(), tmp_path / "run", callbacks=[AskFirst()])
+            train(small(), tmp_path / "run", callbacks=[ask])
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     finally:
         signal.signal(signal.SIGINT, before)

@@ -6,16 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from helpers.captured import (
-    OPTIMIZERS,
-    forbid_capture,
-    read,
-    read_with_a_stop,
-    recipe,
-    same,
-    same_readers,
-    trained,
-)
+from helpers.captured import OPTIMIZERS, forbid_capture, read, read_with_a_stop, recipe, same, same_readers, trained
 from helpers.quick import quick
 from torch import Tensor
 from torch.utils._pytree import tree_unflatten

@@ -9,16 +9,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
-from helpers.captured import (
-    OPTIMIZERS,
-    forbid_capture,
-    read,
-    read_with_a_stop,
-    recipe,
-    same,
-    same_readers,
-    trained,
-)
+from helpers.captured import OPTIMIZERS, forbid_capture, read, read_with_a_stop, recipe, same, same_readers, trained
 from helpers.resume import StopAt, train_with_stops
 from helpers.small import with_network
 

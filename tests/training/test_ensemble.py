@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from helpers.language import small_language_recipe, written
+from helpers.padded import LENGTHS, padded, two_layers
 from helpers.quick import quick
 from helpers.small import DATA, small
-from torch import Tensor
 
-from eirehn.models import LanguageModel, LanguageNetwork, Scaling, SequenceModel, SequenceNetwork
+from eirehn.models import LanguageModel, LanguageNetwork, SequenceModel, SequenceNetwork
 from eirehn.models.io import read_values
 from eirehn.training.ensemble import Ensemble
 from eirehn.training.trainer import make_task, train
@@ -23,8 +22,8 @@ KINDS = ("RNN", "GRU", "LSTM", "RHN", "SRHN", "SREHN", "EIREHN", "ACT")
 
 @pytest.mark.parametrize("kind", quick("RHN", of=KINDS))
 def test_members_together_are_members_alone(kind: str, tmp_path: Path) -> None:
-    """After 200 steps in float64, to 1e-9; with clipping, each by its own gradient."""
-    recipe = small(kind, seeds=(0, 1, 2), precision="64-true", epochs=50, clip=0.05)  # 4 steps an epoch
+    """After 100 steps in float64, to 1e-9; with clipping, each by its own gradient."""
+    recipe = small(kind, seeds=(0, 1, 2), precision="64-true", epochs=25, clip=0.05)  # 4 steps an epoch
     together = train(recipe, tmp_path / "together")
     for index, seed in enumerate(recipe.seeds):
         alone = train(replace(recipe, seeds=(seed,)), tmp_path / f"alone-{seed}")
@@ -72,50 +71,19 @@ def test_a_gradient_that_overflows_moves_nothing(members: int, wrong: float) -> 
     assert sum(others) == pytest.approx(0.25 * (members - 1))
 
 
-def test_a_member_that_diverges_leaves_the_others_alone(tmp_path: Path) -> None:
-    recipe = small(seeds=(0, 1), epochs=3)
-    task = make_task(recipe)
+def test_a_member_that_diverges_leaves_the_others_alone() -> None:
+    task = make_task(small(seeds=(0, 1)))
     with torch.no_grad():
         task.ensemble.stacked[0][0].fill_(torch.nan)
     outcome = task.ensemble(DATA.load().test.x.expand(2, -1, -1, -1))
     outcome.prediction.square().flatten(1).mean(1).sum().backward()
     for value in task.ensemble.stacked:
         assert value.grad is None or value.grad[1].isfinite().all()
-    task.best.consider(torch.tensor([torch.nan, 1.0]).double(), 0, task.ensemble)
-    assert task.best.epoch.tolist() == [-1, 0]
-
-
-def test_a_member_by_itself() -> None:
-    members = [SequenceModel(SequenceNetwork("EIREHN", 5, max_depth=3), 2, 2) for _ in range(3)]
-    ensemble = Ensemble(members)
-    x = torch.randn(3, 4, 7, 2)
-    together = ensemble(x).prediction
-    for index, member in enumerate(members):
-        torch.testing.assert_close(ensemble.member(index)(x[index]), member(x[index]), rtol=0, atol=0)
-        torch.testing.assert_close(together[index], member(x[index]), rtol=1e-5, atol=1e-6)
-
-
-LENGTHS = torch.tensor([3, 7, 1, 5])
-
-
-def padded(channels: int = 2) -> Tensor:
-    """What must not be read is not a number."""
-    x = torch.randn(4, 9, channels).double()  # longer than the longest, as a batch of a larger split is
-    for row, length in enumerate(LENGTHS.tolist()):
-        x[row, length:] = torch.nan
-    return x
-
-
-def model(kind: str, *, last: bool, both: bool, scaling: Scaling | None = None) -> SequenceModel:
-    kind, _, option = kind.partition(" ")
-    options: dict[str, Any] = {"shortcut": {"shortcut": True}, "mean": {"pooling": "mean"}, "": {}}[option]
-    network = SequenceNetwork(kind, 4, num_layers=2, max_depth=3, bidirectional=both, **options)
-    return SequenceModel(network, 2, 3, last=last, scaling=scaling).double()
 
 
 @pytest.mark.parametrize("kind", ["LSTM", "EIREHN"])
 def test_members_have_batches_of_their_own_lengths(kind: str) -> None:
-    members = [model(kind, last=True, both=True) for _ in range(2)]
+    members = [two_layers(kind, bidirectional=True) for _ in range(2)]
     x = torch.stack([padded(), padded().flip(0)])
     lengths = torch.stack([LENGTHS, LENGTHS.flip(0)])
     together = Ensemble(members)(x, lengths=lengths, with_cost=True)
@@ -125,30 +93,11 @@ def test_members_have_batches_of_their_own_lengths(kind: str) -> None:
         torch.testing.assert_close(together.cost[index], alone.cost, rtol=1e-12, atol=1e-12)
 
 
-DROPS = {"word_dropout": 0.25, "input_dropout": 0.75, "hidden_dropout": 0.25, "output_dropout": 0.75}
-
-
 def test_members_draw_masks_of_their_own() -> None:
-    from eirehn.training.ensemble import Ensemble
-
-    model = LanguageModel(LanguageNetwork("EIREHN", 8, max_depth=2, **DROPS), 6)
+    model = LanguageModel(LanguageNetwork("EIREHN", 8, max_depth=2, hidden_dropout=0.25), 6)
     ensemble = Ensemble([model, model]).train()
     one, other = ensemble(torch.randint(0, 6, (2, 3, 5)).expand(2, 3, 5)).prediction
     assert not torch.equal(one, other)
-
-
-def test_members_with_memories_of_their_own() -> None:
-    from eirehn.training.ensemble import Ensemble
-
-    torch.manual_seed(0)
-    models = [LanguageModel(LanguageNetwork("LSTM", 4, pointer=3), 5) for _ in range(2)]
-    ensemble = Ensemble(models).eval()
-    tokens = torch.randint(0, 5, (2, 3, 8))
-    first = ensemble(tokens[:, :, :4])
-    second = ensemble(tokens[:, :, 4:], first.state).prediction
-    for index, model in enumerate(models):
-        alone = model.eval().run(tokens[index])
-        torch.testing.assert_close(second[index], alone.prediction[:, 4:])
 
 
 def test_members_trained_together(tmp_path: Path) -> None:

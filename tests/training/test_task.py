@@ -7,38 +7,21 @@ from typing import Any
 
 import pytest
 import torch
+from helpers.padded import LENGTHS, padded, two_layers
 from helpers.small import small
-from torch import Tensor
 
 from eirehn.data.dataset import Split
-from eirehn.models import LanguageModel, LanguageNetwork, Scaling, SequenceModel, SequenceNetwork
+from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.training.config import LanguageOptimisation, Optimisation
 from eirehn.training.ensemble import Ensemble
 from eirehn.training.optimizers import early_stop
 from eirehn.training.tasks import LanguageModelling, Regression
 from eirehn.training.trainer import train
 
-LENGTHS = torch.tensor([3, 7, 1, 5])
-
-
-def padded(channels: int = 2) -> Tensor:
-    """What must not be read is not a number."""
-    x = torch.randn(4, 9, channels).double()  # longer than the longest, as a batch of a larger split is
-    for row, length in enumerate(LENGTHS.tolist()):
-        x[row, length:] = torch.nan
-    return x
-
-
-def model(kind: str, *, last: bool, both: bool, scaling: Scaling | None = None) -> SequenceModel:
-    kind, _, option = kind.partition(" ")
-    options: dict[str, Any] = {"shortcut": {"shortcut": True}, "mean": {"pooling": "mean"}, "": {}}[option]
-    network = SequenceNetwork(kind, 4, num_layers=2, max_depth=3, bidirectional=both, **options)
-    return SequenceModel(network, 2, 3, last=last, scaling=scaling).double()
-
 
 def test_a_task_does_not_count_what_is_not_there() -> None:
     """Loss with a price on depth, metric and mean depth, from the sequences one by one."""
-    member = model("EIREHN", last=True, both=False)
+    member = two_layers("EIREHN")
     task = Regression([member], Optimisation(price=0.5)).double()
     x, target = padded(), torch.randn(4, 3).double()
     loss = task.training_step((x[None], target[None], LENGTHS[None], 1.0), 0)
@@ -83,21 +66,3 @@ def test_a_stopped_step_is_that_of_a_shallower_network(options: dict[str, int]) 
         found.append([loss, *(value.grad for value in task.ensemble.stacked)])
     for ours, theirs in zip(*found, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=1e-12, atol=1e-14)
-
-
-def members(*, last: bool) -> list[SequenceModel]:
-    return [SequenceModel(SequenceNetwork("EIREHN", 4, max_depth=2), 2, 3, last=last) for _ in range(2)]
-
-
-def test_the_price_of_depth_lowers_depth() -> None:
-    depths = []
-    for price in (0.0, 0.05):
-        task = Regression(members(last=False)[:1], Optimisation(price=price))
-        optimizer = torch.optim.Adam(task.parameters(), 0.05)
-        x, target = torch.randn(1, 16, 6, 2), torch.zeros(1, 16, 6, 3)
-        for step in range(60):
-            optimizer.zero_grad()
-            task.training_step((x, target, 1.0), step).backward()
-            optimizer.step()
-        depths.append(task.ensemble(x).depth.double().mean().item())
-    assert depths[1] < depths[0]

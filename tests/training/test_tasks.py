@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
 from helpers.language import calibrated, small_language_recipe, written
@@ -37,91 +36,19 @@ def test_regression() -> None:
     np.testing.assert_allclose(total / count, expected.mean(1), rtol=1e-6)
 
 
-def test_classification() -> None:
-    task = Classification(members(last=True), ClassifierOptimisation())
-    prediction, target = torch.randn(2, 5, 3), torch.randint(0, 3, (2, 5))
-    exponentials = np.exp(prediction.numpy())
-    chances = exponentials / exponentials.sum(-1, keepdims=True)
-    picked = np.take_along_axis(chances, target.numpy()[..., None], -1)[..., 0]
-    np.testing.assert_allclose(task.errors(prediction, target), -np.log(picked).mean(1), rtol=1e-5)
-    total, count = task.totals(prediction, target)
-    np.testing.assert_allclose(total / count, (chances.argmax(-1) == target.numpy()).mean(1))
-
-
-def test_smoothed_classes() -> None:
-    """A tenth of a target's weight, dealt to 3 classes."""
-    task = Classification(members(last=True), ClassifierOptimisation(smoothing=0.1))
-    prediction, target = torch.randn(2, 5, 3), torch.randint(0, 3, (2, 5))
+@pytest.mark.parametrize(("smoothing", "class_weights"), [(0.0, None), (0.1, None), (0.0, [0.5, 2.0, 1.0])])
+def test_classification(smoothing: float, class_weights: list[float] | None) -> None:
+    """The mean of weight times cross-entropy, a share of each target dealt to 3 classes."""
+    optimisation = ClassifierOptimisation(smoothing=smoothing)
+    task = Classification(members(last=True), optimisation, class_weights=class_weights)
+    prediction, target = torch.randn(2, 5, 3).double(), torch.randint(0, 3, (2, 5))
     logs = prediction.numpy() - np.log(np.exp(prediction.numpy()).sum(-1, keepdims=True))
-    weights = np.full((2, 5, 3), 0.1 / 3) + 0.9 * np.eye(3)[target.numpy()]
-    np.testing.assert_allclose(task.errors(prediction, target), -(weights * logs).sum(-1).mean(1), rtol=1e-5)
-
-
-def test_weights_of_classes() -> None:
-    """The mean of weight times cross-entropy."""
-    weights = [0.5, 2.0, 1.0]
-    task = Classification(members(last=True), ClassifierOptimisation(), class_weights=weights)
-    prediction, target = torch.randn(1, 6, 3).double(), torch.tensor([[0, 1, 2, 1, 0, 0]])
-    chances = prediction.softmax(-1)[0]
-    terms = [-weights[c] * chances[row, c].log() for row, c in enumerate(target[0].tolist())]
-    assert task.errors(prediction, target)[0].item() == pytest.approx((sum(terms) / 6).item(), rel=1e-12)
-
-
-def test_classes_are_learned() -> None:
-    """Whether a sequence sums to more than zero, of sequences not seen."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(300, 10, 2, generator=generator)
-    target = (x[..., 0].sum(1) > 0).long()
-    task = Classification(
-        [SequenceModel(SequenceNetwork("EIREHN", 12, max_depth=3), 2, 2, last=True)], ClassifierOptimisation()
-    )
-    optimizer = torch.optim.Adam(task.parameters(), 0.02)
-    for _ in range(150):
-        rows = torch.randint(0, 200, (1, 40), generator=generator)
-        outcome = task.ensemble(x[rows])
-        optimizer.zero_grad()
-        task.errors(outcome.prediction, target[rows]).sum().backward()
-        optimizer.step()
-    accuracy, _ = task.measure([(x[200:], target[200:])], task.ensemble.values())  # type: ignore[list-item]
-    assert accuracy[0] > 0.9
-    assert isinstance(task, pl.LightningModule)
-
-
-def test_language_modelling() -> None:
-    """Perplexity by definition, and a text read in pieces as it is read whole."""
-    models = [LanguageModel(LanguageNetwork("EIREHN", 6, max_depth=2), 5) for _ in range(2)]
-    task = LanguageModelling(models, LanguageOptimisation())
-    tokens = torch.randint(0, 5, (3, 21))
-    pieces = [(tokens[:, at : at + 5], tokens[:, at + 1 : at + 6]) for at in range(0, 20, 5)]
-    perplexity, _ = task.measure(pieces, task.ensemble.values())  # type: ignore[arg-type]
-    for model, found in zip(models, perplexity, strict=True):
-        logits = model(tokens[:, :-1]).detach().double().numpy()
-        chances = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-        picked = np.take_along_axis(chances, tokens[:, 1:].numpy()[..., None], -1)
-        assert found == pytest.approx(np.exp(-np.log(picked).mean()), rel=1e-5)
-
-
-def test_language_is_learned_across_batches() -> None:
-    """Tokens 1 or 2 stand for a whole sequence and are asked for long after the batch that told which: only a state
-    that is carried on knows."""
-    told = torch.randint(1, 3, (64, 1))
-    text = torch.cat([told, torch.zeros(64, 6, dtype=torch.int64), told], 1)  # asked for in the third piece
-    pieces = [(text[:, at : at + 3], text[:, at + 1 : at + 4]) for at in (0, 3)] + [(text[:, 6:7], text[:, 7:8])]
-    task = LanguageModelling([LanguageModel(LanguageNetwork("EIREHN", 16, max_depth=2), 3)], LanguageOptimisation())
-    optimizer = torch.optim.Adam(task.parameters(), 0.02)
-    for _ in range(200):
-        task.on_train_epoch_start()
-        optimizer.zero_grad()
-        state, loss = None, torch.zeros(())
-        for x, target in pieces:
-            outcome = task.ensemble(x[None], state)
-            state = outcome.state
-            loss = loss + task.errors(outcome.prediction, target[None]).sum()
-        loss.backward()
-        optimizer.step()
-    answers, _ = task.measure(pieces, task.ensemble.values())  # type: ignore[arg-type]
-    # The first token cannot be known, and is not asked for: the rest can be, if the state is carried.
-    assert answers[0] < 1.1
+    weights = np.full((2, 5, 3), smoothing / 3) + (1 - smoothing) * np.eye(3)[target.numpy()]
+    if class_weights is not None:
+        weights *= np.array(class_weights)[target.numpy()][..., None]
+    np.testing.assert_allclose(task.errors(prediction, target), -(weights * logs).sum(-1).mean(1), rtol=1e-9)
+    total, count = task.totals(prediction, target)
+    np.testing.assert_allclose(total / count, (logs.argmax(-1) == target.numpy()).mean(1))
 
 
 def hand_written_loss(model: LanguageModel, x: torch.Tensor, target: torch.Tensor, h: torch.Tensor) -> Any:
@@ -200,9 +127,6 @@ def test_a_figure_does_not_depend_on_the_windows(monkeypatch: pytest.MonkeyPatch
 @pytest.mark.parametrize("members", [1, 2])
 def test_training_by_what_came_alone(members: int) -> None:
     """Losses and gradients are those of the whole mixture; a word that was far from likely among them."""
-    from eirehn.training.config import LanguageOptimisation
-    from eirehn.training.tasks import LanguageModelling
-
     torch.manual_seed(0)
     network = LanguageNetwork("LSTM", 4, pointer=3, start={"weight_bound": 1.0})
     models = [LanguageModel(network, 6).double() for _ in range(members)]
@@ -244,38 +168,29 @@ def test_derivatives(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("sums", "found"),
+    ("slope", "bend", "times", "found"),
     [
-        ((0.0, 10.0), 1.5),
-        ((1.0, 10.0), 1.5 / 0.9),
-        ((-1.0, 10.0), 1.5 / 1.1),
-        ((100.0, 10.0), 1.5 / 0.8),
-        ((-100.0, 10.0), 1.5 / 1.25),
-        ((math.inf, 10.0), 1.5),
-        ((math.nan, 10.0), 1.5),
-        ((1.0, math.inf), 1.5),
-        ((1.0, 0.0), 1.5),
-        ((0.0, 0.0), 1.5),
+        (0.0, 10.0, 1, 1.5),
+        (1.0, 10.0, 1, 1.5 / 0.9),
+        (-1.0, 10.0, 1, 1.5 / 1.1),
+        (100.0, 10.0, 1, 1.5 / 0.8),
+        (-100.0, 10.0, 1, 1.5 / 1.25),
+        (100.0, 1.0, 25, 10.0),
+        (-100.0, 1.0, 25, 0.1),
+        *[
+            (*sums, 1, 1.5)
+            for sums in ((math.inf, 10.0), (math.nan, 10.0), (1.0, math.inf), (1.0, 0.0), (0.0, 0.0))
+        ],
     ],
 )
-def test_sums_that_say_little(sums: tuple[float, float], found: float, tmp_path: Path) -> None:
-    recipe = calibrated(small_language_recipe(written(tmp_path, train=500, test=100), average=0.9))
-    task = make_task(recipe)
+def test_a_step_of_the_temperature(slope: float, bend: float, times: int, found: float, tmp_path: Path) -> None:
+    """Newton's, within bounds, and none where the sums say nothing; of the running average, too."""
+    task = make_task(calibrated(small_language_recipe(written(tmp_path, train=500, test=100), average=0.9)))
     assert isinstance(task, LanguageModelling)
     assert task.temperature_at is not None
     with torch.no_grad():
         task.ensemble.stacked[task.temperature_at].fill_(1.5)
-        task.calibrate(torch.tensor(sums, dtype=torch.float64)[:, None])
+        for _ in range(times):
+            task.calibrate(torch.tensor([[slope], [bend]], dtype=torch.float64))
     for values in (task.ensemble.stacked, task.averages.values):
         assert values[task.temperature_at].tolist() == [pytest.approx(found)]
-
-
-def test_bounds_of_a_temperature(tmp_path: Path) -> None:
-    task = make_task(calibrated(small_language_recipe(written(tmp_path, train=500, test=100))))
-    with torch.no_grad():
-        for _ in range(25):
-            task.calibrate(torch.tensor([[100.0], [1.0]], dtype=torch.float64))
-        assert task.ensemble.values()["temperature"].tolist() == [10.0]
-        for _ in range(25):
-            task.calibrate(torch.tensor([[-100.0], [1.0]], dtype=torch.float64))
-        assert task.ensemble.values()["temperature"].tolist() == [pytest.approx(0.1)]
