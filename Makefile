@@ -15,8 +15,8 @@ test: lint $(READY)  ## everything: style, types, all tests
 fast: $(READY)  ## the tests to run all day
 	$(PY) -m pytest -n 2 --dist loadfile -m "not slow"
 
-test-gpu:  ## what needs a GPU, in an environment that has torch for it
-	python -m pytest -n 4 --dist loadfile -m gpu
+test-gpu:  ## what runs on a GPU, with the python of your environment (a torch for CUDA, the dev extra)
+	$(PYTHON) -m pytest -n 4 --dist loadfile -m gpu
 
 lint: $(READY)
 	$(PY) -m ruff check .

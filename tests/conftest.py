@@ -17,6 +17,14 @@ settings.register_profile("dev", max_examples=15, deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
 
 
+def pytest_collection_modifyitems(items):
+    """Tests of the GPU kernels and of trainings on a GPU, for `make test-gpu`: those with cuda or triton in their
+    path; some run without a GPU, too, in an interpreter or an emulation."""
+    for item in items:
+        if "cuda" in item.nodeid or "triton" in item.nodeid:
+            item.add_marker("gpu")
+
+
 @pytest.fixture(autouse=True, scope="module")
 def _plain_path():
     """Tests are of the equations unless they say otherwise: the kernels are compared with them."""

@@ -16,6 +16,7 @@ from torch.utils.checkpoint import checkpoint
 
 import eirehn
 from eirehn.models import SequenceNetwork
+from eirehn.models.body import build_body
 
 NAMES = ["RNN", "GRU", "LSTM"]
 names = st.sampled_from(NAMES)
@@ -253,7 +254,7 @@ def test_dropout_between_layers_of_a_network_is_not_left_to_cudnn(name, monkeypa
         return original(x, p)
 
     monkeypatch.setattr(torch.nn.functional, "dropout", dropout)
-    layer = SequenceNetwork(name, 3, num_layers=3, dropout=0.4).build(2).double()
+    layer = build_body(SequenceNetwork(name, 3, num_layers=3, dropout=0.4), 2).double()
     x, h0 = draw(layer, 5, 2)
     layer(x.transpose(0, 1), h0)
     assert dropped == [((5, 2, 3), 0.4)] * 2  # whichever axis is first, as torch does on a CPU
@@ -315,32 +316,19 @@ def test_unbatched(name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_errors(name):
+    """Those of all layers, from the same checks; of each a few."""
     call = make(name, num_layers=2)
-
-    def zeros(*size, dtype=torch.float64):
-        return torch.zeros(size, dtype=dtype)
-
-    def state(*size, **options):
-        return (zeros(*size, **options),) * 2 if name == "LSTM" else zeros(*size, **options)
-
+    x, wrong = torch.zeros(4, 3, 2, dtype=torch.float64), torch.zeros(2, 4, 3, dtype=torch.float64)
     with pytest.raises(ValueError, match=f"{name}: Expected input to be 2D or 3D, got 1D instead"):
-        call(zeros(2), None)
-    with pytest.raises(ValueError, match=r"input.size\(-1\) must be equal to input_size. Expected 2, got 5"):
-        call(zeros(4, 3, 5), None)
+        call(x[0, 0])
     with pytest.raises(ValueError, match="does not match weight dtype"):
-        call(zeros(4, 3, 2, dtype=torch.float32), None)
-    with pytest.raises(TypeError, match="input should be a Tensor, got: list"):
-        call([1.0], None)
+        call(x.float())
     with pytest.raises((ValueError, RuntimeError), match="Expected sequence length to be larger than 0 in RNN"):
-        call(zeros(0, 3, 2), None)
+        call(x[:0])
     with pytest.raises(ValueError, match=r"Expected hidden size \(2, 3, 3\), got \[2, 4, 3\]"):
-        call(zeros(4, 3, 2), state(2, 4, 3))
-    with pytest.raises(ValueError, match="For unbatched 2-D input, hx should also be 2-D"):
-        call(zeros(4, 2), state(2, 1, 3))
-    with pytest.raises(ValueError, match="hx dtype"):
-        call(zeros(4, 3, 2), state(2, 3, 3, dtype=torch.float32))
+        call(x, (wrong, wrong) if name == "LSTM" else wrong)
     with pytest.raises(TypeError, match="hx should be a"):
-        call(zeros(4, 3, 2), "zeros")
+        call(x, "zeros")
 
 
 @pytest.mark.parametrize("name", NAMES)

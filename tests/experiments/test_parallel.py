@@ -13,6 +13,7 @@ from pathlib import Path
 import joblib
 import pytest
 import torch
+from helpers.language import small_language_recipe
 from helpers.small import small
 
 import eirehn
@@ -26,6 +27,7 @@ from eirehn.training.config import Recipe
 from eirehn.training.run import RunFolder
 from eirehn.training.trainer import train
 
+NOWHERE = TextData(8, None, "nowhere.txt", "or.txt", "else.txt")
 ROWS = [replace(small(kind), name=kind) for kind in ("EIREHN", "SRHN", "LSTM")]
 LONG = [replace(small("RNN", seeds=(seed,), epochs=100_000), name=f"long-{seed}") for seed in (0, 1)]
 
@@ -115,7 +117,7 @@ def test_interrupted_rows_save_their_state(jobs: int, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("jobs", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_a_row_that_fails_stops_the_others(jobs: int, tmp_path: Path) -> None:
-    rows = [replace(ROWS[0], name="failing", data=TextData(8, None, "nowhere.txt", "or.txt", "else.txt")), *LONG]
+    rows = [replace(small_language_recipe(NOWHERE), name="failing"), *LONG]
     with pytest.raises(RunError, match=r"nowhere\.txt"):
         train_all(rows, tmp_path, jobs=jobs)
     for recipe in LONG:

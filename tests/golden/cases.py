@@ -38,6 +38,7 @@ RECIPES = FOLDER / "recipes.json"
 UPDATES = ("bounded", "recursive", "paper", "additive", "scaling", "outer", "none")
 SYSTEMS: dict[str, tuple[type[nn.Module], dict[str, Any]]] = {
     "RNN": (eirehn.RNN, {}),
+    "GRU": (eirehn.GRU, {}),
     "LSTM": (eirehn.LSTM, {}),
     "RHN": (eirehn.RHN, {"depth": 3}),
     "SRHN": (eirehn.SRHN, {"depth": 3}),
@@ -65,7 +66,7 @@ def layer_cases() -> list[str]:
 
 
 def _there(system: str, option: str) -> bool:
-    highway = not system.startswith(("RNN", "LSTM", "ACT"))
+    highway = not system.startswith(("RNN", "GRU", "LSTM", "ACT"))
     if option == "hyper_size":
         return system.startswith("EIREHN")
     return highway or option != "capped" or system.startswith("ACT")
@@ -76,7 +77,7 @@ def make_layer(case: str) -> nn.Module:
     system, option = case.split("/")
     kind, options = SYSTEMS[system]
     own = dict(OPTIONS[option])
-    if system.startswith(("RNN", "LSTM", "ACT")):
+    if system.startswith(("RNN", "GRU", "LSTM", "ACT")):
         own = {name: value for name, value in own.items() if name not in ("input_dropout", "hidden_dropout")}
     torch.manual_seed(0)
     layer = kind(INPUTS, UNITS, **{"dtype": torch.float64, **options, **own})
@@ -117,7 +118,7 @@ def run_layer(case: str, layer: nn.Module | None = None) -> dict[str, np.ndarray
     for each in given:
         each.requires_grad_()
     read = pack_padded_sequence(x, LENGTHS, batch_first=True, enforce_sorted=False) if option == "packed" else x
-    asked = {} if system in ("RNN", "LSTM") else {"return_depth": True, "return_cost": True}
+    asked = {} if system in ("RNN", "GRU", "LSTM") else {"return_depth": True, "return_cost": True}
     if option == "capped":
         asked["max_depth"] = 2
     torch.manual_seed(2)  # dropout

@@ -16,8 +16,9 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from eirehn.ops.dispatch import HAS_TRITON
 from eirehn.ops.reference import unfused
-from eirehn.ops.triton import GATED, KINDS, Launch, available, backward, forward, large
+from eirehn.ops.triton import GATED, KINDS, Launch, backward, forward, large
 from eirehn.ops.weights import Weights
 
 CUDA = torch.cuda.is_available()
@@ -25,7 +26,7 @@ INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if CUDA and not INTERPRETED else "cpu"
 
 GPU_TESTS = [
-    pytest.mark.skipif(not available(), reason="triton is not installed"),
+    pytest.mark.skipif(not HAS_TRITON, reason="triton is not installed"),
     pytest.mark.skipif(not CUDA and not INTERPRETED, reason="no GPU, and TRITON_INTERPRET=1 is not set"),
     pytest.mark.skipif(
         INTERPRETED and np.lib.NumpyVersion(np.__version__) >= "2.4.0",

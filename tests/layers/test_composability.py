@@ -80,20 +80,6 @@ def test_gradients_of_stacked_parameters(name):
             torch.testing.assert_close(stacked[key][index], parameter.grad, rtol=1e-10, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", ["SREHN", "EIREHN-paper"])
-def test_without_stopping_by_data_the_bits_are_the_same(name):
-    """Under vmap the loop runs to max_depth: once all gates are shut, going deeper changes nothing."""
-    layer = make(name, 2, 3)
-    x, h0 = draw(layer, 4, 3)
-    needed = int(layer.depth_bound().max())
-
-    def call(max_depth):
-        return vmap(lambda x: layer(x, h0, max_depth=max_depth)[0])(x[None])
-
-    assert torch.equal(call(needed), call(needed + 7))
-    torch.testing.assert_close(call(needed)[0], layer(x, h0, max_depth=needed)[0], rtol=0, atol=1e-12)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", quick("RHN", "EIREHN-paper", of=SYSTEMS))
 def test_a_compiled_cell_is_one_graph_with_the_same_bits(name):

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 import eirehn
 
 LAYERS = [eirehn.EIREHN, eirehn.SREHN, eirehn.SRHN, eirehn.RHN, eirehn.ACT]
-BASELINES = [eirehn.RNN, eirehn.LSTM]
+BASELINES = [eirehn.RNN, eirehn.GRU, eirehn.LSTM]
 CELLS = [eirehn.EIREHNCell, eirehn.SREHNCell, eirehn.SRHNCell, eirehn.RHNCell, eirehn.ACTCell]
 
 

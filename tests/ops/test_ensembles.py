@@ -1,7 +1,6 @@
 """Members of an ensemble under vmap: one call of the CPU kernels, the same numbers as one by one."""
 
 import copy
-import threading
 
 import pytest
 import torch
@@ -203,49 +202,6 @@ def test_same_bits_twice_and_with_any_number_of_threads():
     assert all(torch.equal(a, b) for _ in range(5) for a, b in zip(first, gradients(*given), strict=True))
     torch.set_num_threads(1)
     assert all(torch.equal(a, b) for a, b in zip(first, gradients(*given), strict=True))
-
-
-@pytest.mark.usefixtures("_two_threads")
-def test_two_python_threads_at_once():
-    given = single("EIREHN-paper", 20)
-    expected, wrong = gradients(*given), []
-
-    def work():
-        own = (copy.deepcopy(given[0]), *given[1:])  # functional_call swaps the parameters of its module
-        for _ in range(15):
-            if not all(torch.equal(a, b) for a, b in zip(gradients(*own), expected, strict=True)):
-                wrong.append(1)
-
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(120)
-    assert not any(thread.is_alive() for thread in threads)
-    assert not wrong
-
-
-def test_float32_error_is_that_of_the_plain_path():
-    frame, parameters, x, h0 = single("EIREHN-paper", 20, steps=20)
-    with torch.no_grad():  # gates that stay open, weights where nothing explodes
-        for key, value in parameters.items():
-            value.mul_(0.5)
-            if key.endswith(("b_a", "alpha_hat")):
-                value.fill_(-5.0)
-    ours = gradients(frame, parameters, x, h0)
-    exact = []
-    for backend_dtype in (torch.float32, torch.float64):
-        given = {key: value.detach().to(backend_dtype).requires_grad_() for key, value in parameters.items()}
-        with eirehn.use_backend("reference"):
-            exact.append(
-                gradients(copy.deepcopy(frame).to(backend_dtype), given, x.to(backend_dtype), h0.to(backend_dtype))
-            )
-    plain, truth = exact
-    errors = [
-        max(((a.double() - b).abs().max() / b.abs().max()).item() for a, b in zip(found, truth, strict=True))
-        for found in (ours, plain)
-    ]
-    assert errors[0] <= max(3 * errors[1], 2e-6)
 
 
 def test_many_gradients_at_once_are_refused_in_words():

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from helpers.captured import OPTIMIZERS, forbid_capture, read, read_with_a_stop, recipe, same, same_readers, trained
 from helpers.quick import quick
-from torch import Tensor
-from torch.utils._pytree import tree_unflatten
 
 from eirehn.training.config import Hardware, Recipe
-from eirehn.training.cuda_graph import Captured, Recorded
+from eirehn.training.cuda_graph import Captured
 from eirehn.training.task import Task
 from eirehn.training.trainer import make_task
 
@@ -50,15 +49,33 @@ class Replayed:
 def test_there_is_a_graph_for_each_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU, with graphs that are none."""
 
-    def record(self: Captured, leaves: list[Any], structure: Any) -> Recorded:
-        given = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
-        batch, carried = tree_unflatten(given, structure)
-        return Recorded(cast(Any, Replayed(self, batch)), given, carried)
-
     monkeypatch.setattr(Task, "_can_capture", lambda self: self.capture)
-    monkeypatch.setattr(Captured, "_record", record)
+    monkeypatch.setattr(Captured, "_warm_up", lambda self, batch: None)
+    monkeypatch.setattr(Captured, "_capture", lambda self, batch: Replayed(self, batch))
     for capture in (False, True):
         trained(recipe(capture=capture, accelerator="cpu", early=0.6), tmp_path / str(capture))
+    same(tmp_path / "True", tmp_path / "False")
+
+
+@pytest.mark.parametrize("recorded", [0, 1])
+def test_a_failed_capture_is_a_warning(recorded: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The training goes on with the same numbers, also after another graph has been recorded."""
+    tried = []
+
+    def capture(self: Captured, batch: Any) -> Replayed:
+        tried.append(batch)
+        if len(tried) > recorded:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return Replayed(self, batch)
+
+    monkeypatch.setattr(Task, "_can_capture", lambda self: self.capture)
+    monkeypatch.setattr(Captured, "_warm_up", lambda self, batch: None)
+    monkeypatch.setattr(Captured, "_beside", nullcontext)
+    monkeypatch.setattr(Captured, "_capture", capture)
+    trained(recipe(capture=False, accelerator="cpu"), tmp_path / "False")
+    with pytest.warns(RuntimeWarning, match="cannot be recorded as a CUDA graph .* operation not permitted"):
+        trained(recipe(capture=True, accelerator="cpu"), tmp_path / "True")
+    assert len(tried) == recorded + 1
     same(tmp_path / "True", tmp_path / "False")
 
 

@@ -174,7 +174,7 @@ def fill_uniform(bound: float, *parameters: Tensor) -> None:
 
 
 def default_bound(bound: float | None, hidden_size: int) -> float:
-    """torch's own start for recurrent weights, unless the caller names another."""
+    """torch's own initialisation of recurrent weights, unless the caller names another bound."""
     if bound is None:
         return 1.0 / math.sqrt(hidden_size)
     return finite("weight_bound", bound, above=0.0)

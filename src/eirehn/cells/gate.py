@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .base import Constants, at_least_float32, stops_by_data
 
-_LIMIT = {torch.float32: 87.0, torch.float64: 708.0}  # e^(limit + 1) is still finite
+ALPHA_LIMIT = {torch.float32: 87.0, torch.float64: 708.0}  # e^(limit + 1) is still finite
 
 
 def elastic_gate(alpha: Tensor, beta: Tensor, alpha_t: Tensor, r: int) -> Tensor:
@@ -21,7 +21,7 @@ def elastic_gate(alpha: Tensor, beta: Tensor, alpha_t: Tensor, r: int) -> Tensor
     gate is shut wherever `v ≥ 1`, so `v` may be cut off there: nothing overflows, and no gradient is NaN.
     """
     alpha, beta, alpha_t = map(at_least_float32, (alpha, beta, alpha_t))
-    alpha = alpha.clamp(max=_LIMIT[alpha.dtype])
+    alpha = alpha.clamp(max=ALPHA_LIMIT[alpha.dtype])
     v = ((r - 1) * alpha + r * alpha_t).clamp(max=1.0)
     return torch.relu(beta - torch.exp(alpha) * torch.expm1(v))
 

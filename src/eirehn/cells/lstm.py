@@ -205,7 +205,10 @@ def _autocasts() -> bool:
 
 
 class RNN(OneBias, nn.RNN):
-    """The Elman network of the paper, `h = tanh(W_ih x + b + W_hh h)`: `nn.RNN` with one bias vector."""
+    """The Elman network of the paper, `h = tanh(W_ih x + b + W_hh h)`: `nn.RNN` with one bias vector.
+
+    >>> out, h_n = RNN(2, 20)(torch.randn(50, 4, 2))
+    """
 
 
 class GRU(OneBias, nn.GRU):

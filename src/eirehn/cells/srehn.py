@@ -69,7 +69,7 @@ class SREHNCell(RecurrentCell):
                 and is less stable.
             beta_hat: β̂, before its sigmoid.
             decay_bias: `b_a`. Near 0 it would make `α_t` one half, which shuts the gate after one inner step.
-            decay_scale: factor on the uniform start of `W_ah` and `W_ax`.
+            decay_scale: factor on the uniform initialisation of `W_ah` and `W_ax`.
             input_scale: factor on that of `W_x`. A large one starts with sharp answers to small inputs.
             gate_scale: factor on that of the rows of `W_h` that belong to the residual gate.
         """

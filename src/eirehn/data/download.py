@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import IO
 from urllib.parse import urlsplit
 
-import platformdirs
-
+from .._internal.extras import need
 from .._internal.files import RunError
+
+need("platformdirs")
+
+import platformdirs  # noqa: E402
 
 CHUNK = 1 << 18
 TIMEOUT = 30.0  # seconds without a byte

@@ -127,7 +127,7 @@ def _cases(data: Any) -> dict[str, Any]:
 
 def _longest_first(rows: Sequence[Recipe]) -> list[Recipe]:
     """So that no long run is left for the end, where it would run alone."""
-    cost = {"RNN": 1, "LSTM": 1, "ACT": 40}
+    cost = {"RNN": 1, "GRU": 1, "LSTM": 1, "ACT": 40}
 
     def work(recipe: Recipe) -> float:
         network = recipe.network

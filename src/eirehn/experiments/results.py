@@ -69,7 +69,7 @@ def row(recipe: Recipe, result: dict[str, Any]) -> dict[str, Any]:
         "model": network.kind,
         "hidden": network.hidden_size,
         "layers": network.num_layers,
-        "max_depth": network.max_depth if network.kind not in ("RNN", "LSTM") else None,
+        "max_depth": network.max_depth if network.kind not in SHALLOW else None,
         "weight_update": network.weight_update if network.kind == "EIREHN" else None,
         "parameters": result["parameters"],
         "metric": result["metric"],

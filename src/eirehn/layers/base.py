@@ -29,7 +29,7 @@ class LayerOptions(TypedDict, total=False):
 
 
 class RecurrentLayer(nn.Module):
-    """Stacked, optionally bidirectional cells behind the face of `nn.LSTM` and `nn.GRU`."""
+    """Stacked, optionally bidirectional cells with the interface of `nn.LSTM` and `nn.GRU`."""
 
     cells: nn.ModuleList
     input_dropout: float = 0.0

@@ -1,4 +1,4 @@
-"""The layers of the family, each behind the face of `nn.LSTM`."""
+"""The layers of the family, each with the interface of `nn.LSTM`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,10 @@ class RHN(HighwayLayer):
 
 
 class SRHN(HighwayLayer):
-    """Recurrent highway network with one set of weights for all `depth` inner steps."""
+    """Recurrent highway network with one set of weights for all `depth` inner steps.
+
+    >>> out, h_n = SRHN(9, 32, depth=3)(torch.randn(128, 4, 9))
+    """
 
     def __init__(
         self,
@@ -80,7 +83,7 @@ class SRHN(HighwayLayer):
 
 
 class ElasticLayer(HighwayLayer):
-    """What the layers with an elastic gate can tell of it."""
+    """What the layers with an elastic gate report of it."""
 
     def depth_bound(self) -> Tensor:
         """The paper's bound on the depth of each unit, (layers · directions, H)."""
@@ -108,7 +111,10 @@ class ElasticLayer(HighwayLayer):
 
 class SREHN(ElasticLayer):
     """Recurrent highway network with shared weights and the elastic gate: each sample takes, at each time step,
-    as many inner steps as its gate allows, `max_depth` at most."""
+    as many inner steps as its gate allows, `max_depth` at most.
+
+    >>> out, h_n, depth = SREHN(9, 32, max_depth=10)(torch.randn(128, 4, 9), return_depth=True)
+    """
 
     def __init__(
         self,
@@ -164,6 +170,8 @@ class ACT(RecurrentLayer):
 
     `max_depth` is its time limit. `return_cost` gives the ponder cost `N + R`; with an LSTM, `hx` and `h_n` are
     the pair `(h, c)`.
+
+    >>> out, (h_n, c_n), cost = ACT(9, 32, cell="LSTM")(torch.randn(128, 4, 9), return_cost=True)
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""Recurrences over whole sequences, each by the fastest implementation that can serve."""
+"""Recurrences over whole sequences, each by the fastest backend that can run them."""
 
 from .dispatch import cross_entropies, scan, use_backend
 from .reference import Scan, states_before

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from ..cells import ACTCell, EIREHNCell, RecurrentCell
+from ..cells import ACTCell, EIREHNCell, RecurrentCell, RHNCell
 from ..cells.base import traced, transformed
 from . import reference
 from .weights import Weights
@@ -124,18 +124,12 @@ def scan(
     """Runs `cell` over `x`, see `reference.scan`, by the backend that `backend_for` names."""
     one_sample = batch_sizes[0] == 1 and h_mask is None
     backend = backend_for(cell, x, batch_sizes[0], max_depth, one_sample=one_sample)
-    options: dict[str, Any] = {
-        "max_depth": max_depth,
-        "reverse": reverse,
-        "x_mask": x_mask,
-        "h_mask": h_mask,
-        "with_cost": with_cost,
-    }
+    options = (max_depth, reverse, x_mask, h_mask, with_cost)
     if backend == "reference":
-        return reference.scan(cell, x, batch_sizes, state, **options)
+        return reference.scan(cell, x, batch_sizes, state, *options)
     from .operator import fused_scan
 
-    return fused_scan(cell, x, batch_sizes, state, backend=backend, **options)
+    return fused_scan(backend, cell, x, batch_sizes, state, *options)
 
 
 def cross_entropies(logits: Tensor, target: Tensor) -> Tensor:
@@ -152,26 +146,27 @@ def cross_entropies(logits: Tensor, target: Tensor) -> Tensor:
 def backend_for(
     cell: RecurrentCell, x: Tensor, batch: int = 1, max_depth: int | None = None, *, one_sample: bool = False
 ) -> str:
-    """The backend to run `cell` over `x` with, of `batch` samples: "reference", "cpu", "triton" or "cuda"; of one
-    sample without dropout or not."""
+    """The backend to run `cell` over `x` with: "reference", "cpu", "triton" or "cuda". `x` holds `batch` samples;
+    `one_sample` says that there is one, and no dropout."""
     name = chosen_backend()
     if name == "reference":
         return name
-    depth = cell.resolve_depth(max_depth)
     if name != "auto":
-        reason = obstacle(name, cell, x, batch, depth)
+        reason = obstacle(name, cell, x, batch, max_depth)
         if reason:
             raise ValueError(f"backend {name!r} cannot run this {type(cell).__name__}: {reason}")
         return name
     if x.is_cuda:
-        able = (each for each in ("cuda", "triton") if not obstacle(each, cell, x, batch, depth))
-        return next(able, "reference")
+        for each in ("cuda", "triton"):
+            if not obstacle(each, cell, x, batch, max_depth):
+                return each
+        return "reference"
     large = cell.hidden_size > CPU_MAX_HIDDEN and not (one_sample and _streams(cell, x))
-    return "reference" if large or obstacle("cpu", cell, x, batch, depth) else "cpu"
+    return "reference" if large or obstacle("cpu", cell, x) else "cpu"
 
 
 def _streams(cell: RecurrentCell, x: Tensor) -> bool:
-    """Whether the kernel for one sample serves, which takes networks of all sizes."""
+    """Whether the kernel for one sample can run, which takes networks of all sizes."""
     if torch.is_grad_enabled() or traced(x) or transformed():
         return False
     dtype = cell.weight().dtype
@@ -189,7 +184,7 @@ def as_array(tensor: Tensor) -> npt.NDArray[Any]:
     return tensor.detach().resolve_neg().numpy()
 
 
-def obstacle(name: str, cell: RecurrentCell, x: Tensor, batch: int = 1, max_depth: int = 1) -> str | None:
+def obstacle(name: str, cell: RecurrentCell, x: Tensor, batch: int = 1, max_depth: int | None = None) -> str | None:
     """Why a backend cannot run a call, or None if it can."""
     if isinstance(cell, ACTCell):
         return "ACT has no fused form"
@@ -207,7 +202,7 @@ def obstacle(name: str, cell: RecurrentCell, x: Tensor, batch: int = 1, max_dept
         return _cpu_obstacle(weight)
     if name == "triton":
         return _triton_obstacle(cell, weight)
-    return _cuda_obstacle(cell, weight, batch, max_depth)
+    return _cuda_obstacle(cell, weight, batch, cell.resolve_depth(max_depth))
 
 
 def _cpu_obstacle(weight: Tensor) -> str | None:
@@ -243,7 +238,15 @@ def _cuda_obstacle(cell: RecurrentCell, weight: Tensor, batch: int, max_depth: i
 
     # A pass that does not fit on the chip is left to Triton, unless this backend was asked for by name.
     passes = ("forward", "backward") if torch.is_grad_enabled() else ("forward",)
-    found = [cuda.obstacle(cell, weight.device, batch, max_depth, each) for each in passes]
+    kind, Z = "none", 0
+    if isinstance(cell, RHNCell):
+        kind = "RHN" if cell.W_h.dim() == 3 else "SRHN"
+    elif isinstance(cell, EIREHNCell) and cell.weight_update != "none":
+        kind, Z = cell.weight_update, cell.hyper_size
+    if torch.compiler.is_compiling():
+        batch = 1  # it may be symbolic: whether another fits is seen when the compiled code runs
+    network = (kind, cell.hidden_size, Z)
+    found = [cuda.obstacle(*network, weight.device, batch, max_depth, each) for each in passes]
     reasons = [each for each in found if each is not None]
     return reasons[0] if reasons and (len(reasons) == len(passes) or chosen_backend() == "cuda") else None
 

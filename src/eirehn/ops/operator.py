@@ -14,7 +14,7 @@ It returns `out` (E, N, H), `depth` (E, N) int64 and `cost` (E, N).
 # No postponed annotations here: torch reads an operator's schema off them.
 from collections.abc import Sequence
 from itertools import accumulate
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 import torch.nn.functional as F
@@ -28,19 +28,21 @@ from . import dispatch
 from .reference import Scan, masked_rows, unfused
 from .weights import Weights, halved, weights_of
 
+if TYPE_CHECKING:
+    from .cpu.call import CellCall
+
 
 def fused_scan(
+    backend: str,
     cell: RecurrentCell,
     x: Tensor,
     batch_sizes: list[int],
     state: Tensor,
-    *,
-    backend: str,
     max_depth: int,
-    reverse: bool = False,
-    x_mask: Tensor | None = None,
-    h_mask: Tensor | None = None,
-    with_cost: bool = False,
+    reverse: bool,
+    x_mask: Tensor | None,
+    h_mask: Tensor | None,
+    with_cost: bool,
 ) -> Scan:
     """As `reference.scan`, by the kernels of `backend`, as one node of the autograd graph."""
     x = masked_rows(x, x_mask, batch_sizes)
@@ -50,7 +52,7 @@ def fused_scan(
         own = cell._parameters  # asking the module for each takes longer, and is needed where they were replaced
         parameters = (own[name] if name in own else getattr(cell, name) for name in cell.parameter_names)
         call = CellCall(cell, batch_sizes, max_depth, reverse)
-        out, depth, cost = run(call, x.to(state.dtype), state, h_mask, *parameters)
+        out, depth, cost = _over_members(call, (x.to(state.dtype), state, h_mask, *parameters))
     else:
         kind = cell.weight_update if isinstance(cell, EIREHNCell) else "none"
         options = (batch_sizes, kind, max_depth, reverse, backend)
@@ -77,6 +79,30 @@ def _projected(
         given = (None if each is None else each[None] for each in (u, first, mask, *weights))
         out, depth, cost = (each[0] for each in recurrence(*given, *options))
     return out.to(state.dtype), depth, cost
+
+
+def _over_members(call: "CellCall", tensors: Sequence[Tensor | None]) -> tuple[Tensor, Tensor, Tensor]:
+    """`run`, and under vmap all members of an ensemble in one call, outside of it.
+
+    By hand what a rule for vmap of an autograd function does, whose machinery takes 0.4 ms.
+    """
+    if torch._C._functorch.maybe_current_level() is None:
+        return run(call, *tensors)
+    interpreter: Any = retrieve_current_functorch_interpreter()
+    level, members = interpreter.level(), interpreter.batch_size()
+    pairs = [(None, None) if each is None else _unwrap_batched(each, level) for each in tensors]
+    with interpreter.lower():
+        if all(dim is None for _, dim in pairs):
+            return _over_members(call, tensors)
+        stacked = [_stacked(each, dim, members) for each, dim in pairs]
+        if call.members is None:
+            results = _over_members(call.of(members), stacked)
+        else:  # one vmap inside another: both axes become one
+            folded = [None if each is None else each.flatten(0, 1) for each in stacked]
+            whole = _over_members(call.of(members * call.members), folded)
+            results = tuple(each.unflatten(0, (members, call.members)) for each in whole)
+    out, depth, cost = (_add_batch_dim(each, 0, level) for each in results)
+    return out, depth, cost
 
 
 def final_rows(out: Tensor, batch_sizes: list[int], reverse: bool) -> Tensor:
@@ -267,26 +293,18 @@ def _(info: Any, dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
 class Call(Protocol):
     """One call of the recurrence besides its tensors: the input, h0, the mask or None, and all weights."""
 
-    members: int | None  # where every tensor has an axis for them in front
+    def forward(self, tensors: Sequence[Any], *, backward_follows: bool) -> tuple[Sequence[Tensor], Any]:
+        """`out` (N, H), `depth` (N,) and `cost` (N,), and what `backward` needs of the way to them."""
 
-    def of(self, members: int) -> "Call": ...
+    def backward(self, kept: Any, tensors: Sequence[Any], *given: Any, with_x: bool) -> Sequence[Tensor | None]:
+        """The gradients of `tensors`, given `out`, `d_out` and `d_cost`."""
 
-    def forward(self, tensors: Sequence[Tensor | None], *, backward_follows: bool) -> tuple[Sequence[Tensor], Any]:
-        """The results, and what `backward` needs of the way to them."""
-
-    def backward(
-        self, kept: Any, tensors: Sequence[Tensor | None], *given: Tensor | None, with_x: bool
-    ) -> Sequence[Tensor | None]:
-        """The gradients of `tensors` from `out`, `d_out` and `d_cost`."""
-
-    def differentiable(self, tensors: Sequence[Tensor | None], *given: Tensor | None) -> Sequence[Tensor | None]:
+    def differentiable(self, tensors: Sequence[Any], *given: Any) -> Sequence[Tensor | None]:
         """As `backward`, as differentiable functions of everything."""
 
 
 def run(call: Call, *tensors: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """`out` (N, H), `depth` (N,) and `cost` (N,)."""
-    if torch._C._functorch.maybe_current_level() is not None:
-        return _over_members(call, tensors)
+    """A call as one node of the autograd graph."""
     if torch.is_grad_enabled():
         out, depth, cost = EagerRecurrence.apply(call, *tensors)  # type: ignore[no-untyped-call]  # torch's own
     else:
@@ -296,7 +314,7 @@ def run(call: Call, *tensors: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
 
 class EagerRecurrence(torch.autograd.Function):
     """The operator's autograd definition once more, for calls that are not traced: torch.library takes time that
-    counts on small networks, and cannot hand on to the backward pass what the forward pass of a large network kept.
+    counts on small networks, and cannot hand on what the forward pass of a large one on a GPU kept.
 
     EIREHN with 20 units on a CPU: forward and backward of 20 samples and 20 time steps take 1.18 ms by the operator
     and 0.75 ms by this, one time step of a stream 134 µs and 42 µs."""
@@ -328,13 +346,8 @@ class EagerRecurrence(torch.autograd.Function):
 class KernelCall:
     """A call of the operator for one model, without torch.library."""
 
-    members: int | None = None
-
     def __init__(self, options: tuple[Any, ...]) -> None:
         self.options = options
-
-    def of(self, members: int) -> Call:
-        raise NotImplementedError("under vmap the registered operator is called")
 
     def forward(
         self, tensors: Sequence[Any], *, backward_follows: bool
@@ -359,28 +372,6 @@ def _in_place(tensors: Sequence[Tensor | None], found: Sequence[Tensor]) -> list
     """The gradients there are, where their tensors stand: none of the mask, nor of what is not there."""
     rest = iter(found)
     return [None if index == 2 or each is None else next(rest) for index, each in enumerate(tensors)]
-
-
-def _over_members(call: Call, tensors: Sequence[Tensor | None]) -> tuple[Tensor, Tensor, Tensor]:
-    """`run` under vmap: all members of an ensemble in one call, outside of it.
-
-    By hand what a rule for vmap of an autograd function does, whose machinery takes 0.4 ms.
-    """
-    interpreter: Any = retrieve_current_functorch_interpreter()
-    level, members = interpreter.level(), interpreter.batch_size()
-    pairs = [(None, None) if each is None else _unwrap_batched(each, level) for each in tensors]
-    with interpreter.lower():
-        if all(dim is None for _, dim in pairs):
-            return run(call, *tensors)
-        stacked = [_stacked(each, dim, members) for each, dim in pairs]
-        if call.members is None:
-            results = run(call.of(members), *stacked)
-        else:  # one vmap inside another: both axes become one
-            folded = (None if each is None else each.flatten(0, 1) for each in stacked)
-            whole = run(call.of(members * call.members), *folded)
-            results = tuple(each.unflatten(0, (members, call.members)) for each in whole)
-    out, depth, cost = (_add_batch_dim(each, 0, level) for each in results)
-    return out, depth, cost
 
 
 def _stacked(tensor: Tensor | None, dim: int | None, members: int) -> Tensor | None:

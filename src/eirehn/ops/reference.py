@@ -29,7 +29,6 @@ def scan(
     x: Tensor,
     batch_sizes: list[int],
     state: Tensor,
-    *,
     max_depth: int,
     reverse: bool = False,
     x_mask: Tensor | None = None,
@@ -155,9 +154,12 @@ def _member(
     arguments = (steps, u, batch_sizes, h0, Constants(alpha, beta, z1))
     scan: Scan = torch.func.functional_call(Frame(cell), given, arguments, options)
     assert scan.cost is not None
-    running = [t for t, size in enumerate(batch_sizes) for _ in range(size)]
-    sample = [i for size in batch_sizes for i in range(size)]
-    return scan.out, scan.depth[running, sample], scan.cost[running, sample]
+    return scan.out, in_rows(scan.depth, batch_sizes), in_rows(scan.cost, batch_sizes)
+
+
+def in_rows(values: Tensor, batch_sizes: list[int]) -> Tensor:
+    """(T, B) as (N,): of each step the samples still running."""
+    return torch.cat([row[:size] for row, size in zip(values, batch_sizes, strict=True)])
 
 
 class Frame(nn.Module):

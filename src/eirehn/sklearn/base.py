@@ -39,7 +39,7 @@ class ElasticEstimator(BaseEstimator):
         bidirectional: read each sequence both ways.
         pooling: what the answer is told from: the "mean" of the outputs over time, or the "last" one.
         dropout: share of the state, one mask per sequence, and of what goes from layer to layer that is dropped in
-            training; of RNN, LSTM and ACT the latter alone.
+            training; of RNN, GRU, LSTM and ACT the latter alone.
         price: price of depth: the higher, the fewer inner steps a time step takes.
         early: share of the training steps that stop the network after fewer inner steps than `max_depth`, so that
             predictions with a smaller `max_depth` are of use, too.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -32,11 +34,12 @@ class Captured:
     was stopped and goes on has the bits of one that was not.
     """
 
-    LIMIT = 24  # graphs; batches of further forms run as they are, launch by launch
+    LIMIT = 24  # graphs; batches of further forms are launched operation by operation
 
     def __init__(self, task: Task, optimizer: torch.optim.Optimizer) -> None:
         self.task, self.optimizer = task, optimizer
         self.recorded: dict[Any, Recorded] = {}
+        self.failed = False  # whether a step could not be recorded: then no further one is tried
         # float32 is what torch's optimisers read from the device, whatever the parameters are.
         self.rates = torch.zeros(len(optimizer.param_groups), device=task.device).unbind()
         if isinstance(optimizer, FullSOAP):
@@ -60,12 +63,12 @@ class Captured:
     def _step(self, batch: Any) -> None:
         leaves, structure = tree_flatten((batch, self.task.carried))
         form = (self.task.stop, structure, *map(_form, leaves))
+        if form not in self.recorded and not self.failed and len(self.recorded) < self.LIMIT:
+            self._record(form, leaves, structure)
         if form not in self.recorded:
-            if len(self.recorded) == self.LIMIT:
-                with self._beside():
-                    self._compute(batch)
-                return
-            self.recorded[form] = self._record(leaves, structure)
+            with self._beside():
+                self._compute(batch)
+            return
         graph, given, carried = self.recorded[form]
         for place, leaf in zip(given, leaves, strict=True):
             if isinstance(place, Tensor):
@@ -73,23 +76,40 @@ class Captured:
         graph.replay()
         self.task.carried = carried
 
-    def _record(self, leaves: list[Any], structure: Any) -> Recorded:
+    def _record(self, form: Any, leaves: list[Any], structure: Any) -> None:
+        """Records the step of this form. Where that fails, the training goes on without graphs."""
         given = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         batch, carried = tree_unflatten(given, structure)
-        graph = torch.cuda.CUDAGraph()
-        pool = next((each.graph.pool() for each in self.recorded.values()), None)
-        self.task.carried = carried
-        with _unchanged(self.task, self.optimizer), self._beside():
-            self._compute(batch)  # what is compiled or made at the first call must be there
+        before, self.task.carried = self.task.carried, carried
+        self._warm_up(batch)
         self.task.carried = carried
         try:
-            with torch.cuda.graph(graph, pool, self.stream):
-                self._compute(batch, capturable=True)
+            graph = self._capture(batch)
         except RuntimeError as error:
-            raise RuntimeError(
-                f"the training step cannot be recorded as a CUDA graph: {error} (without: hardware.capture=false)"
-            ) from error
-        return Recorded(graph, given, self.task.carried)
+            self.failed, self.task.carried = True, before
+            warnings.warn(
+                "the training step cannot be recorded as a CUDA graph and is launched operation by operation, "
+                f"which is slower: {error}",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        else:
+            self.recorded[form] = Recorded(graph, given, self.task.carried)
+            self.task.carried = before
+
+    def _warm_up(self, batch: Any) -> None:
+        """What is compiled or made at the first call must be there."""
+        with _unchanged(self.task, self.optimizer), self._beside():
+            self._compute(batch)
+
+    def _capture(self, batch: Any) -> torch.cuda.CUDAGraph:
+        graph = torch.cuda.CUDAGraph()
+        pool = next((each.graph.pool() for each in self.recorded.values()), None)
+        # By this thread's calls alone it can be spoiled: what loggers' and users' threads do does not matter.
+        recording = torch.cuda.graph(graph, pool, self.stream, capture_error_mode="thread_local")
+        with _generator_kept(self.task.device), _garbage_kept(), recording:
+            self._compute(batch, capturable=True)
+        return graph
 
     @contextmanager
     def _beside(self) -> Iterator[None]:
@@ -124,6 +144,32 @@ class Captured:
         finally:
             for group, old in zip(groups, before, strict=True):
                 group.update(old)
+
+
+@contextmanager
+def _generator_kept(device: torch.device) -> Iterator[None]:
+    """A capture that fails leaves torch's generator as if it were still recording, so that every later draw is an
+    error: then it gets back the state that it had before."""
+    generator = torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
+    before = generator.clone_state()
+    try:
+        yield
+    except BaseException:
+        generator.graphsafe_set_state(before)
+        raise
+
+
+@contextmanager
+def _garbage_kept() -> Iterator[None]:
+    """Python's collector waits: memory of an earlier training's graphs, freed during a capture, would spoil it."""
+    enabled = gc.isenabled()
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def _form(leaf: Any) -> Any:

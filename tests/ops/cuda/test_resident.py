@@ -263,6 +263,18 @@ class TestOnCPU:
         with eirehn.use_backend("triton"), pytest.raises(ValueError, match="hidden_size"):
             layer(x)
 
+    def test_compiled_code_may_choose_it_too(self, emulated: Emulated, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(dispatch, "SMALL", 8)
+        torch.manual_seed(0)
+        layer = eirehn.EIREHN(2, 21, max_depth=3).bfloat16()
+        torch.compiler.reset()
+        compiled = torch.compile(layer, fullgraph=True, backend="aot_eager", dynamic=True)
+        with eirehn.use_backend("cuda"):
+            for batch in (4, 3):
+                x = torch.randn(3, batch, 2).bfloat16()
+                assert torch.equal(compiled(x)[0], layer(x)[0])
+        assert emulated.launched == ["forward_pass"] * 4
+
     def test_a_pass_asked_for_by_name_is_not_left_to_triton(self, machine: Emulated, monkeypatch: Any) -> None:
         case = OnChip(H=21, Z=11, sizes=(3, 2), kept=True)
         for other, message in (

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ...cells import EIREHNCell, RecurrentCell
 from ..dispatch import as_array, is_bare
-from ..reference import Frame, scan
+from ..reference import Frame, in_rows, scan
 from ..weights import Weights
 from . import runtime
 from .layout import KINDS, Shape, Single, shape_of, single_of
@@ -87,13 +87,11 @@ class CellCall:
         """Through the plain path."""
         _, d_out, d_cost = given
         if self.members is None:
-            runs = [self._plain(tensors)]
-            tops = [(runs[0][0], d_out), (runs[0][1], d_cost)]
+            out, cost = self._plain(tensors)
         else:
             own = ([None if each is None else each[e] for each in tensors] for e in range(self.members))
             out, cost = map(torch.stack, zip(*(self._plain(each) for each in own), strict=True))
-            tops = [(out, d_out), (cost, d_cost)]
-        above = [(y, d) for y, d in tops if d is not None and y.requires_grad]
+        above = [(y, d) for y, d in ((out, d_out), (cost, d_cost)) if d is not None and y.requires_grad]
         x, h0, _, *values = tensors
         below = [each for each in (x, h0, *values) if each.requires_grad]
         gradients = iter(
@@ -110,19 +108,14 @@ class CellCall:
         given: dict[str, Any] = {f"cell.{name}": value for name, value in zip(self.names, values, strict=True)}
         options = {**self.options, "h_mask": mask, "with_cost": True}
         run = torch.func.functional_call(Frame(self.cell), given, (scan, x, self.sizes.tolist(), h0), options)
-        steps = [t for t, size in enumerate(self.sizes) for _ in range(size)]
-        samples = [i for size in self.sizes for i in range(size)]
-        return run.out, run.cost[steps, samples]
+        return run.out, in_rows(run.cost, self.sizes.tolist())
 
 
 def prepared(p: Arrays) -> tuple[Weights[Array], Projection]:
     """What the kernels take, from the cell's own parameters, each with an axis for the members in front."""
     if "W_ah" not in p:
         return Weights(p["W_h"], p["b"]), Projection(p["W_x"])
-    alpha, beta = (
-        runtime.empty(p["alpha_hat"].shape, p["b"].dtype),
-        runtime.empty(p["beta_hat"].shape, p["b"].dtype),
-    )
+    alpha, beta = (runtime.empty(p[name].shape, p["b"].dtype) for name in ("alpha_hat", "beta_hat"))
     projection = Projection(np.concatenate([p["W_x"], p["W_ax"]], 1), p["b_a"])
     weights: Weights[Array] = Weights(p["W_h"], p["b"], p["W_ah"], alpha, beta)
     z1 = runtime.empty(p["b_z"].shape if "b_z" in p else 0, p["b"].dtype)
@@ -217,7 +210,7 @@ def _stream_plan(
     max_depth: int,
     itemsize: int,
 ) -> StreamPlan | None:
-    """None where the parameters do not go together; `Recurrence` tells what is wrong with them. The kernel reads
+    """None where the parameters do not go together; `Recurrence` says what is wrong with them. The kernel reads
     through bare addresses: what does not fit must not reach it."""
     from .simd import register_lanes
 
@@ -243,7 +236,7 @@ def stream(
     kind: str, names: tuple[str, ...], tensors: Sequence[Tensor | None], *, max_depth: int, reverse: bool
 ) -> list[Tensor] | None:
     """`out` (N, H), `depth` (N,) and `cost` (N,), from x (N, X), h0 (1, H) and the cell's parameters; None where
-    the kernel cannot serve."""
+    the kernel cannot run."""
     x, h0, mask, *values = tensors
     assert x is not None
     assert h0 is not None

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from ...cells.gate import ALPHA_LIMIT
 from ..weights import Weights
 from . import runtime
 from .layout import (
@@ -31,7 +32,7 @@ from .layout import (
 
 Array = npt.NDArray[Any]
 
-LIMIT = {4: 87.0, 8: 708.0}  # of α, as in `cells.gate`
+LIMIT = {dtype.itemsize: limit for dtype, limit in ALPHA_LIMIT.items()}
 _PATIENCE = 50_000  # looks at what other workers do before going to sleep: some 50 µs
 _SUMS = 1 << 20  # elements: above, workers take several tiles at a time, to keep fewer sums
 _ALONE_NS = 60_000.0  # less work than this is done before a second thread would have begun
@@ -42,10 +43,6 @@ class Projection(NamedTuple):
 
     W_x: Array  # (E, 3H, X): W_x over W_ax, or (E, 2H, X) at fixed depth
     b_a: Array | None = None  # (E, H)
-
-
-NAMES = Weights._fields + Projection._fields
-"""In the order in which the kernels take them."""
 
 
 class Result(NamedTuple):
@@ -149,18 +146,24 @@ class Recurrence:
             self.batch_sizes,
         )  # fmt: skip
         self.rows = rows
-        self.projects = projection is not None
-        given = dict(zip(NAMES, (*weights, *(projection or (None, None))), strict=True))
-        self._check(given, inputs, h0, mask)
-        self.shapes = inputs.shape, h0.shape, [None if p is None else p.shape for p in given.values()]
+        self._check(weights, projection, inputs, h0, mask)
+        given = (*weights, *(projection or (None, None)))
+        self.shapes = inputs.shape, h0.shape, [None if p is None else p.shape for p in given]
         self.none = np.empty(0, self.dtype)
         masks = self.none if mask is None else flat(mask)
         self.data = flat(inputs), flat(h0), masks, mask is not None, plan.sizes, plan.starts, reverse
-        self.flat = [self.none if p is None else flat(p) for p in given.values()]
+        self.flat = [self.none if p is None else flat(p) for p in given]
         self.limit = self.dtype.type(LIMIT[self.dtype.itemsize])
         self.kept: tuple[runtime.Bytes, Array] | None = None
 
-    def _check(self, given: dict[str, Array | None], inputs: Array, h0: Array, mask: Array | None) -> None:
+    def _check(
+        self,
+        weights: Weights[Array],
+        projection: Projection | None,
+        inputs: Array,
+        h0: Array,
+        mask: Array | None,
+    ) -> None:
         """The kernels read through bare pointers: what does not fit must not reach them."""
         s, E = self.plan.shape, self.plan.members
         name = "x" if s.X else "u"
@@ -170,7 +173,7 @@ class Recurrence:
                 check_shape(name, state.shape, (E, int(self.plan.sizes[0]), s.H))
                 check_dtype(name, state, self.dtype)
         for name, shape in parameter_shapes(s).items():
-            parameter = given[name]
+            parameter = getattr(projection if name in Projection._fields else weights, name)
             if parameter is None:
                 raise ValueError(f"{name} must be given for this kind of network, got None")
             check_dtype(name, parameter, self.dtype)

@@ -3,15 +3,6 @@
 Nothing here imports Triton until `forward` or `backward` is called.
 """
 
-from .launch import GATED, KINDS, MAX_HIDDEN, Launch, available, backward, default_launch, forward
+from .launch import GATED, KINDS, Launch, backward, default_launch, forward
 
-__all__ = [
-    "GATED",
-    "KINDS",
-    "MAX_HIDDEN",
-    "Launch",
-    "available",
-    "backward",
-    "default_launch",
-    "forward",
-]
+__all__ = ["GATED", "KINDS", "Launch", "backward", "default_launch", "forward"]

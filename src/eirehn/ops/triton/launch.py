@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from ...cells.gate import ALPHA_LIMIT
+from ..dispatch import SMALL
 from ..weights import Weights
 
 # kind: (weight update's number in pieces.py, has an elastic gate, own weights for each inner step)
@@ -24,8 +25,6 @@ KINDS: dict[str, tuple[int, bool, bool]] = {
 }
 GATED = (1, 2, 5)
 """The numbers of updates with a gate ḡ."""
-MAX_HIDDEN = 128
-_ALPHA_LIMIT = 87.0  # cells/gate.py cuts α off here
 _MULTIPROCESSORS = 132  # of an H100 or H200; only a choice of warps hangs on it
 _SPLIT = 256  # rows of one product in the weight gradients: many small ones fill the chip, one long one does not
 
@@ -60,11 +59,6 @@ class Sizes(NamedTuple):
     HP: int  # padded to powers of two
     ZP: int
     sets: int
-
-
-def available() -> bool:
-    """Whether Triton is installed."""
-    return importlib.util.find_spec("triton") is not None
 
 
 def default_launch(
@@ -253,7 +247,7 @@ def _gradients(weights: Weights[Tensor], size: Sizes, total: list[Tensor], *, ow
         found["b"] = torch.cat([sums[:, :H], sums[:, HP : HP + H]], -1)
     if weights.alpha is not None:
         found["W_ah"] = of_h[:, 2 * H :]
-        found["alpha"] = sums[:, 2 * HP : 2 * HP + H].masked_fill(weights.alpha > _ALPHA_LIMIT, 0.0)
+        found["alpha"] = sums[:, 2 * HP : 2 * HP + H].masked_fill(weights.alpha > ALPHA_LIMIT[torch.float32], 0.0)
         found["beta"] = sums[:, 3 * HP : 3 * HP + H]
     if weights.z1 is not None:
         of_z, of_hyper = total[2], total[3]  # (E, 4H or 2H, Z + 1), (E, Z, 2H + Z + 1)
@@ -297,8 +291,8 @@ def _launch(
 
 def _sizes(u: Tensor, h0: Tensor, weights: Weights[Tensor], batch_sizes: Tensor, own: bool) -> Sizes:
     E, B, H = h0.shape
-    if H > MAX_HIDDEN:
-        raise ValueError(f"hidden_size must be at most {MAX_HIDDEN} for the small kernels, got {H}")
+    if H > SMALL:
+        raise ValueError(f"hidden_size must be at most {SMALL} for the small kernels, got {H}")
     Z = 1 if weights.z1 is None else weights.z1.size(1)
     sets = weights.W_h.size(1) if own else 1
     return Sizes(E, u.size(1), B, batch_sizes.numel(), H, Z, _padded(H), _padded(Z), sets)

@@ -8,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from ....cells.gate import ALPHA_LIMIT
 from ...weights import Weights
-from ..launch import _ALPHA_LIMIT
 
 
 class Sizes(NamedTuple):
@@ -167,7 +167,7 @@ def summed_gradients(size: Sizes, weights: Weights[Tensor], sums: Tensor) -> dic
     b = torch.cat([sums[:, 0, :H], sums[:, 1, :H]], -1)
     found = {"b": F.pad(b, (0, 0, 0, weights.b.size(0) - b.size(0))) if size.own else b[0]}
     if weights.alpha is not None:
-        found["alpha"] = sums[0, 2, :H].masked_fill(weights.alpha > _ALPHA_LIMIT, 0.0)
+        found["alpha"] = sums[0, 2, :H].masked_fill(weights.alpha > ALPHA_LIMIT[torch.float32], 0.0)
         found["beta"] = sums[0, 3, :H]
     return found
 
