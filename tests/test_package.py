@@ -81,7 +81,7 @@ def test_the_core_alone_trains_a_layer(core, tmp_path):
 import importlib.util, torch, eirehn
 from eirehn import EIREHN
 assert "site-packages" in eirehn.__file__, eirehn.__file__
-for heavy in ("pytorch_lightning", "matplotlib", "pandas", "jinja2", "sklearn"):
+for heavy in ("pytorch_lightning", "matplotlib", "pandas", "sklearn", "rich", "jsonargparse"):
     assert importlib.util.find_spec(heavy) is None, heavy
 layer = EIREHN(input_size=9, hidden_size=48, max_depth=10, batch_first=True)
 optimizer = torch.optim.Adam(layer.parameters(), 0.01)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import Any
 
@@ -113,38 +114,13 @@ def test_data_of_an_unknown_kind(monkeypatch: pytest.MonkeyPatch) -> None:
             Recipe.from_dict({**content, "data": {"kind": kind}})
 
 
-# All that a recipe of version 0.1 said of any task, at the values at which it did nothing.
-IDLE_NETWORK = {
-    "bidirectional": False,
-    "shortcut": False,
-    "pooling": "last",
-    "word_dropout": 0.0,
-    "output_dropout": 0.0,
-    "step_masks": False,
-    "embedding_size": None,
-    "tied": True,
-    "pointer": 0,
-    "calibrated": False,
-    "gated_output": False,
-    "gated_dropout": 0.0,
-    "mixture": 1,
-    "mixture_dropout": 0.0,
-}
-IDLE_OPTIMISATION = {
-    "recurrent_rate": 1.0,
-    "penalty": 0.0,
-    "sum_steps": False,
-    "shift": False,
-    "smoothing": 0.0,
-    "cooldown": 0.0,
-    "pointer_loss": 0.0,
-    "activation_penalty": 0.0,
-    "temporal_penalty": 0.0,
-    "margin": 0.0,
-    "average_from": None,
-    "average_after": None,
-    "retreat": 0.0,
-}
+# All that a recipe.json of version 0.1 said of any task, at the values at which it did nothing.
+IDLE_NETWORK = json.loads("""{"bidirectional": false, "shortcut": false, "pooling": "last", "word_dropout": 0.0,
+    "output_dropout": 0.0, "step_masks": false, "embedding_size": null, "tied": true, "pointer": 0,
+    "calibrated": false, "gated_output": false, "gated_dropout": 0.0, "mixture": 1, "mixture_dropout": 0.0}""")
+IDLE_OPTIMISATION = json.loads("""{"recurrent_rate": 1.0, "penalty": 0.0, "sum_steps": false, "shift": false,
+    "smoothing": 0.0, "cooldown": 0.0, "pointer_loss": 0.0, "activation_penalty": 0.0, "temporal_penalty": 0.0,
+    "margin": 0.0, "average_from": null, "average_after": null, "retreat": 0.0}""")
 RECIPES = {
     "regression": small(),
     "classification": Recipe(data=HarData(), optimisation=ClassifierOptimisation(smoothing=0.1)),

@@ -7,14 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import pytorch_lightning as pl
 import torch
-from helpers.captured import OPTIMIZERS, forbid_capture, read, read_with_a_stop, recipe, same, same_readers, trained
+from helpers.captured import (
+    OPTIMIZERS,
+    Watching,
+    forbid_capture,
+    read,
+    read_with_a_stop,
+    recipe,
+    same,
+    same_readers,
+    trained,
+)
 from helpers.resume import StopAt, train_with_stops
 from helpers.small import with_network
 
 from eirehn.training.cuda_graph import Captured
-from eirehn.training.task import Task
 from eirehn.training.trainer import train
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -56,12 +64,8 @@ def test_networks(kind: str, members: int, tmp_path: Path) -> None:
 
 def test_a_schedule(tmp_path: Path) -> None:
     """A recorded step reads its rate in float32."""
-    found = [
-        trained(recipe(capture=capture, accelerator="gpu", schedule="cosine", warmup=0.3), tmp_path / str(capture))[
-            0
-        ]
-        for capture in (True, False)
-    ]
+    options: dict[str, Any] = {"accelerator": "gpu", "schedule": "cosine", "warmup": 0.3}
+    found = [trained(recipe(capture=each, **options), tmp_path / str(each))[0] for each in (True, False)]
     for key, value in found[1].items():
         torch.testing.assert_close(found[0][key], value, rtol=1e-4, atol=1e-6)
 
@@ -85,9 +89,7 @@ def test_reading_stopped_and_gone_on(step: int, tmp_path: Path) -> None:
     ],
     ids=["adamw", "soap"],
 )
-def test_stopped_and_gone_on(
-    options: str, stops: list[tuple[int, bool]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stopped_and_gone_on(options: str, stops: list[tuple[int, bool]], tmp_path: Path) -> None:
     plan = recipe(capture=True, accelerator="gpu", dropout=0.2, schedule="cosine", **OPTIMIZERS[options])
     train(plan, tmp_path / "straight")
     stopping = [StopAt(at, killed=killed) for at, killed in stops]
@@ -95,24 +97,10 @@ def test_stopped_and_gone_on(
     same(tmp_path / "stopped", tmp_path / "straight")
 
 
-class Watching(pl.Callback):
-    """Lets no step but an epoch's first wait for the GPU, and looks at what was recorded."""
-
-    def on_train_batch_start(self, trainer: pl.Trainer, task: Task, batch: Any, index: int) -> None:
-        if trainer.current_epoch > 0 and index == 1:
-            torch.cuda.set_sync_debug_mode("error")
-
-    def on_train_batch_end(self, trainer: pl.Trainer, task: Task, outputs: Any, batch: Any, index: int) -> None:
-        if index == trainer.num_training_batches - 1:
-            torch.cuda.set_sync_debug_mode("default")
-        assert task.captured is not None
-        self.graphs = len(task.captured.recorded)
-
-
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize("optimizer", ["adam", "sgd", "soap"])
 def test_no_step_waits(optimizer: str, tmp_path: Path) -> None:
-    watching = Watching()
+    watching = Watching(1)
     plan = recipe(capture=True, accelerator="gpu", optimizer=optimizer, schedule="cosine")
     try:
         train(replace(plan, data=replace(plan.data, turn=True)), tmp_path, callbacks=[watching])

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import pytorch_lightning as pl
 import torch
+from helpers.captured import Watching
 from helpers.language import small_language_recipe, written
 from torch import Tensor
 
@@ -23,15 +24,8 @@ from eirehn.training.trainer import train
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 
 
-SGD: dict[str, Any] = {
-    "optimizer": "sgd",
-    "learning_rate": 0.25,
-    "schedule": "decay",
-    "decay_from": 1,
-    "sum_steps": True,
-    "penalty": 1e-4,
-    "clip": 10.0,
-}
+SGD: dict[str, Any] = {"optimizer": "sgd", "learning_rate": 0.25, "schedule": "decay", "decay_from": 1}
+SGD |= {"sum_steps": True, "penalty": 1e-4, "clip": 10.0}
 
 
 RMS = {**SGD, "optimizer": "adam", "beta1": 0.0, "learning_rate": 2e-3, "recurrent_rate": 0.25, "average": 0.9}
@@ -72,26 +66,10 @@ def test_a_recorded_step_is_the_plain_one(options: dict[str, Any], network: dict
         torch.testing.assert_close(found[0][key], value, rtol=1e-3, atol=1e-5)
 
 
-class Watching(pl.Callback):
-    """Lets no step but an epoch's first two wait for the GPU."""
-
-    graphs = 0
-
-    def on_train_batch_start(self, trainer: pl.Trainer, task: Task, batch: Any, index: int) -> None:
-        if trainer.current_epoch > 0 and index == 2:
-            torch.cuda.set_sync_debug_mode("error")
-
-    def on_train_batch_end(self, trainer: pl.Trainer, task: Task, outputs: Any, batch: Any, index: int) -> None:
-        if index == trainer.num_training_batches - 1:
-            torch.cuda.set_sync_debug_mode("default")
-        assert task.captured is not None
-        self.graphs = len(task.captured.recorded)
-
-
 @pytest.mark.filterwarnings("ignore:Synchronization debug mode")
 @pytest.mark.parametrize(("precision", "size"), [("32-true", 24), ("bf16-mixed", 256)])
 def test_no_step_waits(precision: str, size: int, tmp_path: Path) -> None:
-    watching = Watching()
+    watching = Watching(2)
     recipe = small_language_recipe(written(tmp_path, train=1000, test=200), **SGD)
     try:
         train(on_gpu(recipe, precision=precision, size=size), tmp_path / "run", callbacks=[watching])
