@@ -32,6 +32,19 @@ def _plain_path():
         yield
 
 
+@pytest.fixture(scope="session")
+def language_run(tmp_path_factory):
+    """The run of a small language model that has learned its text."""
+    from helpers.language import small_language_recipe, written
+
+    from eirehn.training.trainer import train
+
+    folder = tmp_path_factory.mktemp("language")
+    with eirehn.use_backend("auto"):
+        train(small_language_recipe(written(folder)), folder / "run")
+    return folder / "run"
+
+
 @pytest.fixture
 def masks(monkeypatch):
     """The masks that dropout draws, by their rates; each is drawn on ones."""

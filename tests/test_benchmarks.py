@@ -34,25 +34,6 @@ def test_training_steps() -> None:
     assert module.signals().input_size == 9
 
 
-def test_kernels_of_a_step_are_told(capsys: pytest.CaptureFixture[str]) -> None:
-    clock = importlib.import_module("training_step").Clock(looks=True)
-    clock.kernels.update({"small": 2.0, "large": 1500.0})
-    clock.launches.update({"small": 3, "large": 1})
-    clock.tell_kernels()
-    first, second, third = capsys.readouterr().out.splitlines()
-    assert first.split() == ["1.502", "ms", "in", "4", "kernels", "and", "copies"]
-    assert second.split() == ["1.5000", "ms", "1x", "large"]
-    assert third.split() == ["0.0020", "ms", "3x", "small"]
-
-
-def test_a_case_that_is_not_there(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    module: Any = importlib.import_module("training_step")
-    monkeypatch.setattr("sys.argv", ["training_step.py", "ptb worst"])
-    with pytest.raises(SystemExit, match="2"):
-        module.main()
-    assert "no case ptb worst: there are best, best, one member" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_an_epoch_of_har(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]

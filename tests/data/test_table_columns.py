@@ -164,6 +164,16 @@ def test_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         replace(LONG, path=parquet(tmp_path, **columns())).load()
 
 
+def test_a_text_that_repeats_takes_little_room_in_a_file_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_columns, "LARGEST_PARQUET", 1_000_000)
+    path = parquet(tmp_path, sequence=["x" * 10_000] * 6000, y=[1] * 6000)
+    assert Path(path).stat().st_size < 100_000
+    with pytest.raises(RunError, match="is refused: it would unpack to"):
+        replace(LONG, path=path).load()
+
+
 @given(
     cells=st.lists(
         st.one_of(

@@ -143,6 +143,25 @@ def same_readers(one: LanguageModelling, other: LanguageModelling) -> None:
     assert torch.equal(one.latest["perplexity"], other.latest["perplexity"])
 
 
+class Watching(pl.Callback):
+    """Lets no step from `first` of an epoch on wait for the GPU, and counts what was recorded."""
+
+    graphs = 0
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+
+    def on_train_batch_start(self, trainer: pl.Trainer, task: Any, batch: Any, index: int) -> None:
+        if trainer.current_epoch > 0 and index == self.first:
+            torch.cuda.set_sync_debug_mode("error")
+
+    def on_train_batch_end(self, trainer: pl.Trainer, task: Any, outputs: Any, batch: Any, index: int) -> None:
+        if index == trainer.num_training_batches - 1:
+            torch.cuda.set_sync_debug_mode("default")
+        assert task.captured is not None
+        self.graphs = len(task.captured.recorded)
+
+
 def forbid_capture(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes a training that was not to be recorded fail where it is."""
     monkeypatch.setattr("eirehn.training.cuda_graph.Captured.__init__", None)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import csv
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from eirehn.data.text import TextData
-from eirehn.models import LanguageNetwork
+from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.training.config import Hardware, LanguageOptimisation, Recipe
 
 CHANCES = (0.7, 0.2, 0.1)
@@ -66,3 +70,38 @@ def small_language_recipe(data: TextData, **options: object) -> Recipe:
         seeds=(0,),
         hardware=Hardware(accelerator="cpu"),
     )
+
+
+def calibrated(recipe: Recipe, **network: Any) -> Recipe:
+    return replace(recipe, network=replace(recipe.network, calibrated=True, **network))
+
+
+def chances(
+    model: LanguageModel, tokens: Tensor, columns: int, max_depth: int | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """Logits of a text in so many columns, as of a model that has no temperature, and what came."""
+    length = (len(tokens) - 1) // columns
+    x, target = (each[: columns * length].view(columns, length) for each in (tokens[:-1], tokens[1:]))
+    own = 1.0 if model.temperature is None else model.temperature.item()
+    with torch.no_grad():
+        logits = own * model(x, max_depth=max_depth).flatten(0, 1).double().numpy()
+    return logits, target.flatten().numpy()
+
+
+def best_temperature(logits: NDArray[np.float64], wanted: NDArray[np.int64]) -> float:
+    """By trying all there are."""
+    low, high = 0.1, 10.0
+    for _ in range(4):
+        tried = np.geomspace(low, high, 41)
+        at = int(np.argmin([loss_at(each, logits, wanted) for each in tried]))
+        low, high = tried[max(at - 1, 0)], tried[min(at + 1, 40)]
+    return float(tried[at])
+
+
+def temperatures(run: Path) -> list[list[float]]:
+    """Of each epoch, one of each member."""
+    with (run / "metrics.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    seeds = len({row["seed"] for row in rows})
+    found = [float(row["temperature"]) for row in rows]
+    return [found[at : at + seeds] for at in range(0, len(found), seeds)]

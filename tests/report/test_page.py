@@ -310,7 +310,9 @@ def test_tables_need_no_matplotlib():
     )
     code = hidden + "from eirehn.report.page import *; render(Report('t', '', {}))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stderr.splitlines()[-1] == "ImportError: a report needs jinja2: pip install 'eirehn[report]'"
+    assert (
+        done.stderr.splitlines()[-1] == "ModuleNotFoundError: jinja2 is not installed: pip install 'eirehn[report]'"
+    )
 
 
 def test_file_is_written_whole_and_the_same_each_time(tmp_path):

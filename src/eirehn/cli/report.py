@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from .._internal.extras import need
 from .common import as_command, check_apart, check_can_be_written, make_parser, parse
 
 
@@ -15,6 +16,7 @@ def report(given: list[str]) -> None:
     asked = parse(parser, given)
     check_can_be_written("--out", asked.out)
     check_apart("--out", asked.out, *asked.runs)
+    need("jinja2", "matplotlib")
     from ..experiments.reproduce import report_on
 
     print(f"report: {report_on(asked.runs, asked.out, command=as_command(['report', *given]))}")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._internal.extras import need
 from .common import (
     FAILED,
     UsageError,
@@ -44,6 +45,7 @@ def reproduce(given: list[str]) -> int:
     if asked.name == "figure1":
         _figure1(asked.out or Path("runs/figure1"))
         return 0
+    need("jinja2", "matplotlib")  # for the report, before anything is trained
     from ..experiments import Cut, experiments
     from ..experiments.reproduce import reproduce as carry_out
     from ..report.tables import markdown_table

@@ -10,18 +10,18 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from .._internal.extras import need
 from .palette import GRID, INK, LINE, MUTED, PAPER
 
-try:
-    # The object interface, not pyplot: no window system and no global state.
-    from matplotlib import colormaps
-    from matplotlib.axes import Axes
-    from matplotlib.colors import to_hex
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-    from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator
-except ModuleNotFoundError as error:
-    raise ImportError("figures need matplotlib: pip install 'eirehn[report]'") from error
+need("matplotlib")
+
+# The object interface, not pyplot: no window system and no global state.
+from matplotlib import colormaps  # noqa: E402
+from matplotlib.axes import Axes  # noqa: E402
+from matplotlib.colors import to_hex  # noqa: E402
+from matplotlib.figure import Figure  # noqa: E402
+from matplotlib.layout_engine import ConstrainedLayoutEngine  # noqa: E402
+from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator, NullLocator  # noqa: E402
 
 SMALL, LARGE = (3.4, 2.3), (4.5, 3.2)  # inches; a phone is about 4.6 of them wide
 COLOURS = ("#0072b2", "#d55e00", "#00875f", "#b5558f")

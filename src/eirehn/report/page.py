@@ -13,6 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from .._internal.extras import need
 from .._internal.files import write_text
 from . import palette, tables
 from .content import Report, TableRow
@@ -31,11 +32,8 @@ PAPER_TABLE += ["ours − paper"]
 
 def render(report: Report) -> str:
     """The page. The same report gives the same text."""
-    try:
-        environment = _environment()
-    except ModuleNotFoundError as error:
-        missing = str(error.name).partition(".")[0]
-        raise ImportError(f"a report needs {missing}: pip install 'eirehn[report]'") from error
+    need("jinja2", "matplotlib")
+    environment = _environment()
     with warnings.catch_warnings():
         # The browser draws the text, with fonts that have the letters matplotlib's lacks.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
