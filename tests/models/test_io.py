@@ -51,7 +51,7 @@ def test_a_model_of_version_01(tmp_path: Path) -> None:
     load(tmp_path)
     about["network"]["mixture"] = 3
     write_json(tmp_path / "model.json", about)
-    with pytest.raises(RunError, match="mixture 3 is of eirehn 0.1"):
+    with pytest.raises(RunError, match=r"mixture 3 is of eirehn 0\.1"):
         load(tmp_path)
 
 
