@@ -27,7 +27,7 @@ SHORTER = replace(PAPER, epochs=300)
 that falls faster does worse."""
 SLOWER = replace(SHORTER, decay=1.005, recurrent_rate=0.5, shift=True, average=0.99998)
 """EI-REHN's: a rate that falls to a quarter, of the recurrent layer half of it, and a running average of the
-weights, at each step over about the last tenth of all before it; each epoch begins elsewhere in the text."""
+weights, at each step over about the last tenth of all before it; each epoch starts at a random offset of the text."""
 ZAREMBA = LanguageOptimisation(
     epochs=55,
     batch_size=20,
@@ -42,7 +42,7 @@ ZAREMBA = LanguageOptimisation(
 START = {"weight_bound": 0.04, "gate_bias": -2.0}
 STEEP = {"weight_bound": 0.04, "gate_bias": -1.0, "alpha": 0.25}
 """EI-REHN's by SGD. The paper does not say where its elastic gates start; from ones that fall slowly (0.05) with
-RHN's gate bias of -2, and a rate that fell faster, it got lost. Tried with 1200 units and depths 2, 4 and 5."""
+RHN's gate bias of -2, and a rate that fell faster, it diverged. Tried with 1200 units and depths 2, 4 and 5."""
 HIGHWAY = LanguageNetwork(
     word_dropout=0.25, input_dropout=0.75, hidden_dropout=0.25, output_dropout=0.75, start=START
 )
@@ -77,7 +77,7 @@ step. Weights that all inner steps share learn at a quarter of the rate of the o
 kept."""
 LONG = replace(MELIS, epochs=370, schedule="constant", average=0.99998)
 """The same at its first rate to the end, averaged over about the last tenth of all steps, so that it can be stopped
-at any epoch. It takes four times as long, and learns less by heart: a rate that falls ends with a training loss of
+at any epoch. It takes four times as long, and overfits less: a rate that falls ends with a training loss of
 3.95 and validation of 65, this one with 4.14 and 62."""
 DEPTHS = (2, 3, 4, 5)
 
@@ -99,7 +99,7 @@ def tables() -> list[Recipe]:
 
 
 def best() -> Recipe:
-    """The paper's network, trained our way, as sure of itself as validation says it should be."""
+    """The paper's network, trained our way, temperature-scaled on validation."""
     return _recipe("ptb-best", replace(RECURSIVE, calibrated=True), LONG)
 
 
@@ -116,8 +116,8 @@ def early() -> Recipe:
 
 
 def pointing() -> Recipe:
-    """All but `ptb-short` with a pointer over the last 100 words, whose parameters the hypernetwork has less. More
-    is done against learning by heart, which a pointer invites."""
+    """All but `ptb-short` with a pointer over the last 100 words, whose parameters the hypernetwork has less. It is
+    regularised more, since a pointer invites overfitting."""
     ours = replace(OURS, hidden_dropout=0.5)
     network = replace(ours, hidden_size=1200, hyper_size=400, weight_update="recursive", pointer=100)
     return _recipe("ptb-pointer", network, replace(MELIS, penalty=3e-4))
