@@ -29,8 +29,7 @@ def test_a_running_average_is_not_of_the_start_for_long() -> None:
 def test_the_best_epoch(keep: str, epoch: list[int], score: list[float]) -> None:
     """The lowest score, or without validation data the last; a member that diverges keeps what it had."""
     task = make_task(small())
-    nan = torch.nan
-    for number, scores in enumerate([[1.0, 1.0], [0.5, nan], [0.7, nan]]):
+    for number, scores in enumerate([[1.0, 1.0], [0.5, torch.nan], [0.7, torch.inf]]):
         task.ensemble.stacked[0].data.fill_(number)
         getattr(task.best, keep)(torch.tensor(scores, dtype=torch.float64), number, task.ensemble)
     assert task.best.epoch.tolist() == epoch
