@@ -26,8 +26,8 @@ SHORTER = replace(PAPER, epochs=300)
 """The same, ended where the rate is 1/256 of the first; over the last 60 epochs validation hardly changes. A rate
 that falls faster does worse."""
 SLOWER = replace(SHORTER, decay=1.005, recurrent_rate=0.5, shift=True, average=0.99998)
-"""EI-REHN's: a rate that falls to a quarter, of the recurrent layer half of it, and a running average of the weights,
-at each step over about the last tenth of all before it; each epoch starts at a random offset of the text."""
+"""EI-REHN's: a rate that falls to a quarter, of the recurrent layer half of it, and a running average of the
+weights, at each step over about the last tenth of all before it; each epoch starts at a random offset of the text."""
 ZAREMBA = LanguageOptimisation(
     epochs=55,
     batch_size=20,
