@@ -27,7 +27,7 @@ SHORTER = replace(PAPER, epochs=300)
 that falls faster does worse."""
 SLOWER = replace(SHORTER, decay=1.005, recurrent_rate=0.5, shift=True, average=0.99998)
 """EI-REHN's: a rate that falls to a quarter, of the recurrent layer half of it, and a running average of the
-weights, at each step over about the last tenth of all before it; each epoch starts at a random offset of the text."""
+weights, at each step over about the last tenth of all before it; epochs start at random offsets of the text."""
 ZAREMBA = LanguageOptimisation(
     epochs=55,
     batch_size=20,
