@@ -30,7 +30,7 @@ MISTAKES = {
     "train --network.hidden_size 100000000": "not enough memory",
     "train --network.kind QRNN": "kind must be one of RNN",
     "train --network.start {alpah:0.1}": "start",
-    "train --network.calibrated true": "unrecognized arguments: --network.calibrated",
+    "train --network.calibrated true": "--network.calibrated is for language",
     "train --optimisation.learning_rate nan": "learning_rate",
     "train --optimisation.optimizer adagrad": "optimizer must be one of adam",
     "train --seeds [1,1]": "seeds must be different",

@@ -369,7 +369,7 @@ def test_figures_to_report_read_the_text_in_one(tmp_path: Path) -> None:
         length = (len(text) - 1) // columns
         inputs, wanted = (text.long()[at : at + columns * length].view(columns, length) for at in (0, 1))
         chances = model(inputs).double().softmax(-1).gather(-1, wanted.unsqueeze(-1))
-        return float((-chances.log().mean()).exp())
+        return (-chances.log().mean()).exp().item()
 
     found = results["rows"][0]
     assert found["values"][0] == pytest.approx(perplexity(texts.test, 1), rel=1e-5)

@@ -241,17 +241,28 @@ def test_what_does_not_fit(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_language_models_have_the_same_words(tmp_path: Path) -> None:
+def test_words_are_found_by_name(tmp_path: Path) -> None:
+    """On a text in which they have other numbers, one is gone and one is new."""
     (tmp_path / "other").mkdir()
-    data = written(tmp_path, train=500, test=100)
+    data, other = written(tmp_path, train=500, test=100), written(tmp_path / "other", train=500, test=100)
     train(small_language_recipe(data, epochs=1), tmp_path / "run")
-    started(small_language_recipe(data), tmp_path / "run")
-    other = written(tmp_path / "other", train=500, test=100)
-    (tmp_path / "other" / "train.txt").write_text("some other words here\n" * 100)
-    with pytest.raises(RunError, match="another vocabulary"):
-        started(small_language_recipe(other), tmp_path / "run")
-    with pytest.raises(RunError, match="of the other kind"):
+    text = (tmp_path / "train.txt").read_text().replace("w3 ", "new ").replace("w5 ", "w5 w5 w5 w5 w5 w5 ")
+    (tmp_path / "other" / "train.txt").write_text(text)
+    recipe = small_language_recipe(other)
+    found, fresh = started(recipe, tmp_path / "run"), make_task(recipe).ensemble.values()
+    values = read_values(tmp_path / "run" / "best.safetensors")
+    theirs, ours = data.vocabulary(), other.vocabulary()
+    assert theirs.tokens.index("w5") != ours.tokens.index("w5")
+    for number, token in enumerate(ours.tokens):
+        for name in ("embedding.weight", "bias"):
+            wanted = values[name][0, theirs.tokens.index(token)] if token in theirs else fresh[name][0, number]
+            torch.testing.assert_close(found[name][0, number], wanted, rtol=0, atol=0)
+    assert "new" in ours
+    assert all(torch.equal(found[name], values[name]) for name in found if name.startswith("body."))
+    with pytest.raises(RunError, match=r"is a language model, and .* is not a language model"):
         started(small(), tmp_path / "run")
+    with pytest.raises(RunError, match="is a model of words, and small-language of chars"):
+        started(replace(recipe, data=replace(other, level="char")), tmp_path / "run")
 
 
 def test_a_small_model_learns_a_text(language_run: Path) -> None:

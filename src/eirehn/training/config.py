@@ -172,8 +172,9 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """A training: a network, data, an optimisation, and the seeds of the members trained together. What network and
-    optimisation can say depends on the task of the data."""
+    """A training: a network, data, an optimisation, and the seeds of the members trained together.
+
+    What network and optimisation can say depends on the task of the data."""
 
     name: str = "custom"
     """What tables and reports call it."""

@@ -56,7 +56,7 @@ def train(
     run = RunFolder(folder)
     check(recipe)  # what cannot be is told before anything is written
     if recipe.init is not None and not run.checkpoint.exists() and not run.result.exists():
-        _initial_values(recipe, {name: each.shape for name, each in make_model(recipe).named_parameters()})
+        _initial_values(recipe, {name: each.detach()[None] for name, each in make_model(recipe).named_parameters()})
     if not first_process():
         done = run.read_result()
         return done if done is not None else _train(recipe, run, tell, save_seconds, callbacks)
@@ -107,29 +107,30 @@ def _train(
 def start_from(task: Task, recipe: Recipe) -> None:
     """Loads the weights of the run that `recipe.init` names."""
     own = task.ensemble.values()
-    values = _initial_values(recipe, {name: value.shape[1:] for name, value in own.items()})
+    values = _initial_values(recipe, own)
     if fresh := sorted(set(own) - set(values)):
         warnings.warn(f"{', '.join(fresh)} do not fit those of {recipe.init} and start afresh", stacklevel=2)
     task.start_from({**own, **values})
 
 
-def _initial_values(recipe: Recipe, shapes: Mapping[str, torch.Size]) -> dict[str, torch.Tensor]:
-    """The weights of the run `recipe.init` that fit `shapes`, (M, …) each. Of the recurrent layers all must; a head
-    of another size or for other classes is left out."""
+def _initial_values(recipe: Recipe, own: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The weights of the run `recipe.init` that fit the stacked values `own`, (M, …) each. Of the recurrent layers
+    all must; a head of another size or for other classes is left out. Words are found by name: ones that the run did
+    not know keep their initial values."""
     assert recipe.init is not None
     folder = Path(recipe.init)
     about, values = read_about(folder), read_values(folder / "best.safetensors")
-    _check_same_words(recipe, folder)
-    fits = {name for name in shapes if name in values and shapes[name] == values[name].shape[1:]}
-    if wrong := [name for name in sorted({*shapes, *values} - fits) if name.startswith("body.")]:
+    if any(len(value) != len(about["seeds"]) for value in values.values()):
+        raise RunError(f"{folder / 'best.safetensors'} does not fit the model it lies beside")
+    members = _members_of(about, recipe.seeds, folder)
+    values = _by_words(recipe, folder, own, {name: value[members] for name, value in values.items()})
+    fits = {name for name in own if name in values and own[name].shape[1:] == values[name].shape[1:]}
+    if wrong := [name for name in sorted({*own, *values} - fits) if name.startswith("body.")]:
         raise RunError(f"the recurrent layers of {folder} are of another form: {', '.join(wrong)} do not fit")
     classes = list(getattr(recipe.data, "classes", ()))
     if about.get("task") != recipe.data.task or about.get("classes", classes) != classes:
         fits = {name for name in fits if not name.startswith("head.")}
-    members = _members_of(about, recipe.seeds, folder)
-    if any(len(value) != len(about["seeds"]) for value in values.values()):
-        raise RunError(f"{folder / 'best.safetensors'} does not fit the model it lies beside")
-    return {name: values[name][members] for name in fits}
+    return {name: values[name] for name in fits}
 
 
 def _members_of(about: dict[str, Any], seeds: Sequence[int], folder: Path) -> list[int]:
@@ -140,15 +141,28 @@ def _members_of(about: dict[str, Any], seeds: Sequence[int], folder: Path) -> li
     return [best_member(about, seed if seed in known else None) for seed in seeds]
 
 
-def _check_same_words(recipe: Recipe, folder: Path) -> None:
-    known = folder / "vocabulary.json"
-    language = isinstance(recipe.data, LanguageData)
-    if language != known.exists():
-        raise RunError(
-            f"{folder} is {'not ' if language else ''}a language model, and {recipe.name} is of the other kind"
-        )
-    if isinstance(recipe.data, LanguageData) and Vocabulary.load(known) != recipe.data.vocabulary():
-        raise RunError(f"{folder} has another vocabulary than the texts of {recipe.name}; train on the same words")
+def _by_words(
+    recipe: Recipe, folder: Path, own: Mapping[str, torch.Tensor], values: dict[str, torch.Tensor]
+) -> dict[str, torch.Tensor]:
+    """The `values` of the run in `folder` with the rows of its words where the texts of `recipe` have them."""
+    path = folder / "vocabulary.json"
+    if isinstance(recipe.data, LanguageData) != path.exists():
+        kinds = ("a language model", "not a language model")
+        raise RunError(f"{folder} is {kinds[not path.exists()]}, and {recipe.name} is {kinds[path.exists()]}")
+    if not isinstance(recipe.data, LanguageData):
+        return values
+    theirs, ours = Vocabulary.load(path), recipe.data.vocabulary()
+    if theirs.level != ours.level:
+        raise RunError(f"{folder} is a model of {theirs.level}s, and {recipe.name} of {ours.level}s")
+    place = {token: number for number, token in enumerate(theirs.tokens)}
+    known = [number for number, token in enumerate(ours.tokens) if token in place]
+    rows = [place[ours.tokens[number]] for number in known]
+    for name in {"embedding.weight", "output", "bias"} & set(values) & set(own):
+        found = own[name].to(values[name]).expand(len(values[name]), *own[name].shape[1:]).clone()
+        if found.shape[2:] == values[name].shape[2:]:
+            found[:, known] = values[name][:, rows]
+            values[name] = found
+    return values
 
 
 def with_more_epochs(folder: str | os.PathLike[str], epochs: int) -> Recipe:
