@@ -115,8 +115,8 @@ def start_from(task: Task, recipe: Recipe) -> None:
 
 def _initial_values(recipe: Recipe, own: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     """The weights of the run `recipe.init` that fit the stacked values `own`, (M, …) each. Of the recurrent layers
-    all must; a head of another size or for other classes is left out. Words are found by name: ones that the run did
-    not know keep their initial values."""
+    all must; a head of another size or for other classes is left out. Words are found by name: those that the
+    run did not know keep their initial values."""
     assert recipe.init is not None
     folder = Path(recipe.init)
     about, values = read_about(folder), read_values(folder / "best.safetensors")
