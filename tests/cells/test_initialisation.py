@@ -60,6 +60,7 @@ def test_whatever_the_depth(depth: int) -> None:
     assert median(lambda: eirehn.EIREHN(9, H, max_depth=depth), 64) >= median(lambda: nn.LSTM(9, H), 64)
 
 
+@pytest.mark.slow
 def test_it_does_not_explode_as_its_weights_grow() -> None:
     """Six times as large, about what training makes of them; from gates that fall slowly the gradient explodes."""
 

@@ -100,6 +100,7 @@ def test_blocks_of_several_threads_end_in_any_order():
     assert chosen_backend() == "cpu"
 
 
+@pytest.mark.slow
 def test_compiled_code_depends_on_the_choice_alone(monkeypatch):
     """Not on how often there was one: dynamo gives up after some that it takes for different."""
     monkeypatch.setattr("eirehn.ops.dispatch._asked", deque(maxlen=1024))
