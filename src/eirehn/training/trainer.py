@@ -126,11 +126,17 @@ def _initial_values(recipe: Recipe, own: Mapping[str, torch.Tensor]) -> dict[str
     values = _by_words(recipe, folder, own, {name: value[members] for name, value in values.items()})
     fits = {name for name in own if name in values and own[name].shape[1:] == values[name].shape[1:]}
     if wrong := [name for name in sorted({*own, *values} - fits) if name.startswith("body.")]:
-        raise RunError(f"the recurrent layers of {folder} are of another form: {', '.join(wrong)} do not fit")
+        raise RunError(
+            f"the recurrent layers of {folder} are of another form (kind, size or depth): {_few(wrong)} do not fit"
+        )
     classes = list(getattr(recipe.data, "classes", ()))
     if about.get("task") != recipe.data.task or about.get("classes", classes) != classes:
         fits = {name for name in fits if not name.startswith("head.")}
     return {name: values[name] for name in fits}
+
+
+def _few(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _members_of(about: dict[str, Any], seeds: Sequence[int], folder: Path) -> list[int]:
