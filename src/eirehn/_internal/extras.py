@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 
-EXTRAS = {"matplotlib": "report", "jinja2": "report", "sklearn": "sklearn"}
+EXTRAS = {"matplotlib": "report", "jinja2": "report", "sklearn": "sklearn", "optuna": "compare"}
 """Of all other libraries it is `train`."""
 
 

@@ -14,6 +14,7 @@ from typing import NoReturn
 from .._internal.extras import missing
 from .._internal.files import RunError
 from .common import UsageError, as_command, one_line
+from .compare import compare
 from .data import data
 from .evaluate import evaluate
 from .generate import generate
@@ -28,6 +29,7 @@ USAGE = """usage: eirehn COMMAND …
 Recurrent networks with elastic depth.
 
   reproduce NAME   a table or figure of the paper, trained and reported
+  compare DATA     which layer to use for a task of the paper or a file of yours
   train            one training, by a recipe of ours or your own
   evaluate RUN     the figures of a trained model
   generate RUN     text from a trained language model
@@ -97,6 +99,7 @@ def run(given: list[str]) -> int:
 
 COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "reproduce": reproduce,
+    "compare": compare,
     "train": train,
     "evaluate": evaluate,
     "generate": generate,
@@ -106,7 +109,7 @@ COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
     "data": data,
 }
 STOPPED = 130
-SAVING = ("reproduce", "train")
+SAVING = ("reproduce", "compare", "train")
 """Commands whose work is saved as it goes on."""
 
 

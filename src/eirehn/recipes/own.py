@@ -23,10 +23,16 @@ SETTINGS: dict[str, Any] = {
 SEEDS = (0, 1, 2)
 
 
+def classify() -> Recipe:
+    """A class for each sequence."""
+    network = replace(NETWORK, hidden_dropout=0.2)
+    return Recipe("classify", network, FileData(), ClassifierOptimisation(**SETTINGS), SEEDS)
+
+
+def regress() -> Recipe:
+    """A number for each sequence."""
+    return Recipe("regress", NETWORK, FileData(task="regression"), Optimisation(**SETTINGS), SEEDS)
+
+
 def recipes() -> list[Recipe]:
-    return [
-        Recipe(
-            "classify", replace(NETWORK, hidden_dropout=0.2), FileData(), ClassifierOptimisation(**SETTINGS), SEEDS
-        ),
-        Recipe("regress", NETWORK, FileData(task="regression"), Optimisation(**SETTINGS), SEEDS),
-    ]
+    return [classify(), regress()]

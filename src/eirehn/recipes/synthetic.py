@@ -83,6 +83,21 @@ def best() -> Recipe:
     return replace(plain, name="synthetic-best", data=SyntheticData(turn=True), optimisation=optimisation)
 
 
+def compared() -> Recipe:
+    """A training for the comparison of layers, of a minute a seed on a CPU."""
+    optimisation = Optimisation(
+        epochs=200,
+        batch_size=100,
+        optimizer="adamw",
+        learning_rate=0.01,
+        schedule="cosine",
+        warmup=0.02,
+        clip=1.0,
+    )
+    network = SequenceNetwork("EIREHN", 20, max_depth=5)
+    return Recipe("synthetic-compared", network, SyntheticData(turn=True), optimisation)
+
+
 def recipes() -> list[Recipe]:
     return [*table1(), *ablation(), adaptive_computation_time(), best(), *priced(), *weight_updates()]
 

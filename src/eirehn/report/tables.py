@@ -212,10 +212,7 @@ def markdown_table(results: Mapping[str, Any], metric: Metric | None = None) -> 
     head = ["model", "parameters", "seeds", "ours", "paper", "difference"]
     if math.isfinite(floor):
         head.append("over the floor")
-    lines = [head, *(_markdown_cells(row, metric)[: len(head)] for row in rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
-    text = [_markdown_line(line, widths) for line in lines]
-    text.insert(1, "|" + "|".join("-" * (width + 1) + (":" if i else "-") for i, width in enumerate(widths)) + "|")
+    table = aligned([head, *(_markdown_cells(row, metric)[: len(head)] for row in rows)])
     unit = f", {metric.metric_unit}" if metric.metric_unit else ""
     note = f"{metric.metric_name}{unit}; mean ± standard deviation over the seeds."
     if math.isfinite(floor):
@@ -224,7 +221,15 @@ def markdown_table(results: Mapping[str, Any], metric: Metric | None = None) -> 
         note += " A row with a diverged seed is never the best one."
     if results.get("quick"):
         note += " Quick run: not comparable with the paper."
-    return "\n".join([*text, "", note]) + "\n"
+    return f"{table}\n\n{note}\n"
+
+
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """A Markdown table whose columns line up; the first of `lines` is its head, the first column text."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    text = [_markdown_line(line, widths) for line in lines]
+    text.insert(1, "|" + "|".join("-" * (width + 1) + (":" if i else "-") for i, width in enumerate(widths)) + "|")
+    return "\n".join(text)
 
 
 def _markdown_cells(row: Row, metric: Metric) -> list[str]:

@@ -1,0 +1,124 @@
+"""`eirehn compare`: which layer to use for these data, and what it costs."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from .._internal.extras import need
+from .common import (
+    FAILED,
+    UsageError,
+    as_command,
+    check_can_be_written,
+    console,
+    diverged,
+    going_on,
+    make_parser,
+    parse,
+)
+
+if TYPE_CHECKING:
+    from ..experiments.tuning import Comparison
+    from ..training.config import Recipe
+
+TASKS = ("synthetic", "har", "ptb")
+
+
+def compare(given: list[str]) -> int:
+    """Compares layers of equal size on a task of the paper or on a file of your own. Each is tuned on validation
+    data in as many trials, trained with several seeds and reported on test data. Resumes where it was stopped."""
+    name = next((word for word in given if not word.startswith("-")), "")
+    parser = make_parser("compare", compare)
+    parser.add_argument("data", type=str, help="synthetic, har, ptb, or a CSV, Parquet or npz file of your own")
+    parser.add_argument("--layers", type=str | None, help="default LSTM,GRU,RHN,SRHN,SREHN,EIREHN; also RNN, ACT")
+    parser.add_argument("--parameters", type=int | None, help="size of each model; default that of the best recipe")
+    parser.add_argument("--trials", type=int | None, help="settings tried for each layer; default 20, of a text 3")
+    parser.add_argument("--tuning-epochs", type=int | None, help="epochs of a trial")
+    parser.add_argument("--epochs", type=int | None, help="epochs of the final trainings")
+    parser.add_argument("--seeds", type=int | None, help="only the first so many seeds of the final trainings")
+    parser.add_argument("--quick", action="store_true", help="two trials and two epochs each: minutes, not hours")
+    parser.add_argument("--out", type=Path | None, help="folder of all runs and results; default runs/compare-NAME")
+    parser.add_argument("--jobs", type=int | None, help="runs at a time; default one for each core, on a GPU 2")
+    parser.add_argument("--results", type=Path | None, help="write the results to this file too")
+    if name not in TASKS:
+        from ..data.table import FileData
+
+        parser.add_class_arguments(FileData, "file", skip={"path", "sha256"})
+    asked = parse(parser, given)
+    check_can_be_written("--results", asked.results)
+    for flag in ("parameters", "trials", "tuning_epochs", "epochs", "seeds", "jobs"):
+        if asked[flag] is not None and asked[flag] < 1:
+            raise UsageError(f"--{flag.replace('_', '-')} must be at least 1, got {asked[flag]}")
+    need("optuna", "jinja2", "matplotlib")  # before anything is trained
+    from ..experiments.compare import compare as carry_out
+    from ..experiments.compare import has_report
+    from ..report.comparison import comparison_table
+    from ..training.display import Display
+
+    compared = _compared(asked)
+    folder = asked.out or Path("runs") / f"compare-{compared.name}{'-quick' if asked.quick else ''}"
+    with Display(console()) as display:
+
+        def ended(recipe: Recipe, result: dict[str, Any]) -> None:
+            display.print(f"{recipe.name}: {result['seconds']:.0f} s")
+
+        results = going_on(
+            lambda: carry_out(
+                compared,
+                folder,
+                command=as_command(["compare", *given]),
+                jobs=asked.jobs,
+                tell=display,
+                ended=ended,
+            )
+        )
+    if asked.results is not None:
+        from .._internal.files import write_json
+
+        write_json(asked.results, results)
+    print(comparison_table(results))
+    print(f"results: {folder / 'results.json'}")
+    if has_report(compared.base):
+        print(f"report: {folder / 'report.html'}")
+    return (
+        FAILED if any(row["stopped_seeds"] or any(map(diverged, row["values"])) for row in results["rows"]) else 0
+    )
+
+
+def _compared(asked: Any) -> Comparison:
+    from ..experiments.compare import comparison, comparison_on
+
+    if asked.data in TASKS:
+        compared = comparison(asked.data)
+    else:
+        from ..data.table import FileData
+
+        if not Path(asked.data).suffix:
+            raise UsageError(f"there is no task {asked.data!r}; give {', '.join(TASKS)}, or a file of your own")
+        compared = comparison_on(FileData(path=asked.data, **asked.file.as_dict()).pinned())
+    if asked.quick:
+        compared = compared.smaller()
+    base = compared.base
+    if asked.epochs is not None:
+        base = replace(base, optimisation=replace(base.optimisation, epochs=asked.epochs))
+    if asked.seeds is not None:
+        base = replace(base, seeds=tuple(range(asked.seeds)))
+    changes = {name: asked[name] for name in ("parameters", "trials", "tuning_epochs") if asked[name] is not None}
+    if asked.layers is not None:
+        changes["layers"] = _layers(asked.layers)
+    return replace(compared, base=base, **changes)
+
+
+def _layers(asked: str) -> tuple[str, ...]:
+    from .._internal.checks import nearest
+    from ..models.config import KINDS
+
+    names = [name.strip().upper().replace("-", "") for name in asked.split(",")]
+    for name in names:
+        if name not in KINDS:
+            raise UsageError(f"there is no layer {name!r}; did you mean {nearest(name, KINDS)!r}?")
+    if len(set(names)) < len(names):
+        raise UsageError(f"--layers must name each layer once, got {asked}")
+    return tuple(names)
