@@ -31,7 +31,7 @@ def compare(given: list[str]) -> int:
     data in as many trials, trained with several seeds and reported on test data. Resumes where it was stopped."""
     name = next((word for word in given if not word.startswith("-")), "")
     parser = make_parser("compare", compare)
-    parser.add_argument("data", type=str, help="synthetic, har, ptb, or a CSV, Parquet or npz file of your own")
+    parser.add_argument("name", type=str, help="synthetic, har, ptb, or a CSV, Parquet or npz file of your own")
     parser.add_argument("--layers", type=str | None, help="default LSTM,GRU,RHN,SRHN,SREHN,EIREHN; also RNN, ACT")
     parser.add_argument("--parameters", type=int | None, help="size of each model; default that of the best recipe")
     parser.add_argument("--trials", type=int | None, help="settings tried for each layer; default 20, of a text 3")
@@ -45,7 +45,7 @@ def compare(given: list[str]) -> int:
     if name not in TASKS:
         from ..data.table import FileData
 
-        parser.add_class_arguments(FileData, "file", skip={"path", "sha256"})
+        parser.add_class_arguments(FileData, "data", skip={"path", "sha256"})
     asked = parse(parser, given)
     check_can_be_written("--results", asked.results)
     for flag in ("parameters", "trials", "tuning_epochs", "epochs", "seeds", "jobs"):
@@ -90,14 +90,14 @@ def compare(given: list[str]) -> int:
 def _compared(asked: Any) -> Comparison:
     from ..experiments.compare import comparison, comparison_on
 
-    if asked.data in TASKS:
-        compared = comparison(asked.data)
+    if asked.name in TASKS:
+        compared = comparison(asked.name)
     else:
         from ..data.table import FileData
 
-        if not Path(asked.data).suffix:
-            raise UsageError(f"there is no task {asked.data!r}; give {', '.join(TASKS)}, or a file of your own")
-        compared = comparison_on(FileData(path=asked.data, **asked.file.as_dict()).pinned())
+        if not Path(asked.name).suffix:
+            raise UsageError(f"there is no task {asked.name!r}; give {', '.join(TASKS)}, or a file of your own")
+        compared = comparison_on(FileData(path=asked.name, **asked.data.as_dict()).pinned())
     if asked.quick:
         compared = compared.smaller()
     base = compared.base

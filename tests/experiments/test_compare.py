@@ -1,0 +1,187 @@
+"""Layers compared: equal sizes, tuned on validation data alone, resumed, reported."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.tables import LONG, classes, long_csv, sequences
+
+import eirehn
+from eirehn._internal.files import read_json, write_json, write_text
+from eirehn.data.synthetic import SyntheticData
+from eirehn.experiments.compare import compare, comparison, comparison_on
+from eirehn.experiments.tuning import Comparison, Search, size_of, sized, with_layer
+from eirehn.models.config import KINDS
+from eirehn.recipes import find, har, ptb, synthetic
+from eirehn.report.comparison import comparison_table, verdict
+from eirehn.training.config import Recipe
+from eirehn.training.run import RESULT, RunFolder
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _plain_path():
+    with eirehn.use_backend("auto"):
+        yield
+
+
+def tiny(**changes: Any) -> Comparison:
+    data = SyntheticData(train=40, validation=20, test=20)
+    recipe = synthetic.compared()
+    recipe = replace(recipe, data=data, seeds=(0, 1), optimisation=replace(recipe.optimisation, epochs=1))
+    own = Comparison("tiny", recipe, data, 1, 400, trials=2, layers=("LSTM", "EIREHN"))
+    return replace(own, **changes)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "parameters"),
+    [("synthetic-ei-rehn-20", 2862), ("har-ei-rehn-48-no-map", 16470), ("ptb-ei-rehn-1200-r4", 25.34e6)],
+)
+def test_size_of_is_the_published_number_of_parameters(recipe: str, parameters: int) -> None:
+    assert size_of(find(recipe)) == pytest.approx(parameters, rel=3e-4)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("name", ["synthetic", "har"])
+def test_layers_have_equal_sizes(kind: str, name: str) -> None:
+    base = synthetic.compared() if name == "synthetic" else har.best()
+    compared = Comparison(name, base, base.data, 1, 20_000)
+    recipe = with_layer(compared, kind, {"max_depth": 3} if kind not in ("RNN", "GRU", "LSTM") else {})
+    assert size_of(recipe) == pytest.approx(20_000, rel=0.03)
+    wider = replace(recipe, network=replace(recipe.network, hidden_size=recipe.network.hidden_size + 1))
+    assert size_of(wider) > 20_600
+
+
+@pytest.mark.parametrize("kind", ["LSTM", "RHN", "EIREHN"])
+def test_language_models_have_equal_sizes(kind: str) -> None:
+    base = ptb.short()
+    compared = Comparison("ptb", base, base.data, 1, 25_000_000, trials=3)
+    assert size_of(with_layer(compared, kind, {})) == pytest.approx(25_000_000, rel=0.03)
+
+
+def test_too_few_parameters_are_refused() -> None:
+    with pytest.raises(ValueError, match="parameters must be at least"):
+        sized(synthetic.compared(), 3)
+
+
+def test_what_belongs_to_one_layer_stays_with_it() -> None:
+    base = replace(find("classify"), data=SyntheticData(), optimisation=synthetic.compared().optimisation)
+    base = replace(base, optimisation=replace(base.optimisation, price=0.1))
+    compared = Comparison("some", base, base.data, 1, 2000)
+    lstm = with_layer(compared, "LSTM", {"learning_rate": 0.005})
+    assert (lstm.network.hidden_dropout, lstm.optimisation.price, lstm.optimisation.learning_rate) == (0, 0, 0.005)
+    elastic = with_layer(compared, "EIREHN", {"weight_update": "scaling", "max_depth": 3})
+    assert (elastic.network.hidden_dropout, elastic.optimisation.price) == (0.2, 0.1)
+    assert (elastic.network.weight_update, elastic.network.max_depth) == ("scaling", 3)
+
+
+def test_trials_never_see_the_test_data_of_a_file(tmp_path: Path) -> None:
+    path = tmp_path / "some.csv"
+    path.write_text(long_csv(sequences(60), classes(60)))
+    compared = comparison_on(replace(LONG, path=str(path)))
+    final, tuning = compared.base.data.division, compared.tuning_data.division  # type: ignore[attr-defined]
+    assert len(tuning.validation) > 5
+    assert final.test.tolist() == tuning.test.tolist()
+    assert not set(tuning.test) & {*tuning.train, *tuning.validation}
+
+
+def test_har_is_tuned_on_people_of_the_training_part() -> None:
+    compared = comparison("har")
+    assert compared.tuning_data.held_out == 6  # type: ignore[attr-defined]
+    assert compared.base.data.held_out == 0  # type: ignore[attr-defined]
+
+
+def test_a_language_model_tries_three_learning_rates() -> None:
+    compared = comparison("ptb")
+    search = Search(replace(compared, parameters=1_000_000), "LSTM")
+    rates = {recipe.optimisation.learning_rate for recipe in search.next(Path())}
+    rate = compared.base.optimisation.learning_rate
+    assert rates == {rate / 2, rate, 2 * rate}
+    assert not search.next(Path())
+
+
+@pytest.mark.slow
+def test_best_settings_on_validation_are_trained(tmp_path: Path) -> None:
+    results = compare(tiny(), tmp_path, command="eirehn compare tiny", jobs=1)
+    assert read_json(tmp_path / "results.json")["rows"] == results["rows"]
+    for row in results["rows"]:
+        values = [trial["value"] for trial in row["trials"]]
+        assert len(values) == 2
+        assert row["settings"] == row["trials"][values.index(min(values))]["settings"]
+        assert row["parameters"] == pytest.approx(400, rel=0.12)  # few units: the next size is far
+        assert row["step_ms"]["cpu"] > 0
+        trained = read_json(tmp_path / row["recipe"] / "recipe.json")
+        assert trained["optimisation"]["learning_rate"] == row["settings"]["learning_rate"]
+        assert trained["seeds"] == [0, 1]
+    assert "Layers compared: tiny" in (tmp_path / "report.html").read_text()
+    table = comparison_table(results)
+    assert all(row["label"] in table for row in results["rows"])
+
+
+@pytest.mark.slow
+def test_a_comparison_that_was_stopped_resumes(tmp_path: Path) -> None:
+    def stop(recipe: Recipe, result: dict[str, Any]) -> None:
+        if recipe.name == "ei-rehn-00":
+            raise KeyboardInterrupt
+
+    whole = compare(tiny(), tmp_path / "whole", command="", jobs=1)
+    with pytest.raises(KeyboardInterrupt):
+        compare(tiny(), tmp_path / "stopped", command="", jobs=1, ended=stop)
+    trained = []
+    resumed = compare(
+        tiny(), tmp_path / "stopped", command="", jobs=1, ended=lambda recipe, _: trained.append(recipe.name)
+    )
+    assert trained == ["ei-rehn-01", "lstm", "ei-rehn"]
+    for ours, theirs in zip(resumed["rows"], whole["rows"], strict=True):
+        assert ours["trials"] == theirs["trials"]
+        assert ours["values"] == theirs["values"]
+
+
+def test_diverged_trials_do_not_count(tmp_path: Path) -> None:
+    search = Search(tiny(), "LSTM")
+    for recipe, value in zip(search.next(tmp_path), ("nan", "0.5"), strict=True):
+        with RunFolder(tmp_path / recipe.name) as run:
+            run.open(recipe)
+        result = dict.fromkeys(RESULT) | {"metric": "mse"}
+        write_json(run.result, result)
+        write_text(run.metrics, f"epoch,seed,train_loss,mse,depth\n1,0,1.0,{value},1.0\n")
+    search.tell()
+    assert math.isnan(search.trials()[0]["value"])
+    assert search.best() == search.trials()[1]["settings"]
+
+
+def test_no_finite_trial_is_an_error() -> None:
+    with pytest.raises(ValueError, match="no trial of LSTM gave a finite result"):
+        Search(tiny(), "LSTM").best()
+
+
+def some_results(*rows: tuple[str, list[float]], metric: str = "accuracy") -> dict[str, Any]:
+    def row(label: str, values: list[float]) -> dict[str, Any]:
+        mean = sum(values) / len(values)
+        std = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
+        own = {"label": label, "metric": metric, "values": values, "mean": mean, "std": std, "parameters": 100}
+        return {**own, "depth": 2.0, "step_ms": {"cpu": 1.5}, "trials": [{}]}
+
+    return {"rows": [row(*each) for each in rows], "references": [], "epochs": 3, "quick": False}
+
+
+def test_verdict() -> None:
+    close = some_results(("A", [0.90, 0.92]), ("B", [0.915, 0.935]), ("C", [0.5, 0.52]))
+    assert verdict(close) == "B is first, by more than one standard error."
+    close = some_results(("A", [0.90, 0.94]), ("B", [0.915, 0.935]), ("C", [0.91, 0.93]))
+    assert verdict(close) == "B is first; C and A are within one standard error of it."
+    lower = some_results(("A", [0.1, 0.12]), ("B", [0.9, 0.92]), metric="mse")
+    assert verdict(lower).startswith("A is first")
+    diverged = some_results(("A", [math.nan, 0.12]), ("B", [0.9, 0.92]), metric="mse")
+    assert verdict(diverged).startswith("B is first")
+
+
+def test_table_has_the_best_layer_first_and_references_last() -> None:
+    results = some_results(("A", [0.90, 0.92]), ("B", [0.93, 0.95]))
+    results["references"] = [{"label": "MiniRocket", "mean": 0.99, "std": None, "values": [0.99]}]
+    lines = comparison_table(results).splitlines()
+    assert [line.split("|")[1].strip() for line in lines[2:5]] == ["B", "A", "MiniRocket"]
+    assert "94.00 ± 1.41" in lines[2]
