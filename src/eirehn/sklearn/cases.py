@@ -53,21 +53,18 @@ def channels(cases: Cases) -> int:
 
 def steps(cases: Cases) -> Floats:
     """All steps of all sequences, (steps, X)."""
-    return (
-        np.concatenate(cases).astype(np.float64)
-        if isinstance(cases, list)
-        else cases.reshape(-1, cases.shape[2]).astype(np.float64)
-    )
+    whole = np.concatenate(cases) if isinstance(cases, list) else cases.reshape(-1, cases.shape[2])
+    return whole.astype(np.float64)
 
 
-def batches(cases: Cases, size: int, dtype: npt.DTypeLike = np.float64) -> Iterator[tuple[Tensor, Tensor | None]]:
+def batches(cases: Cases, size: int) -> Iterator[tuple[Tensor, Tensor | None]]:
     """`size` sequences at a time, (B, T, X), with their lengths where these differ."""
     for first in range(0, len(cases), size):
         part = cases[first : first + size]
         if isinstance(part, list):
-            yield padded(part, dtype)
+            yield padded(part, np.float64)
         else:
-            yield torch.from_numpy(np.array(part, dtype)), None
+            yield torch.from_numpy(np.array(part, np.float64)), None
 
 
 def _is_ragged(X: Any) -> bool:

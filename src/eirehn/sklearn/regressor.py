@@ -10,10 +10,10 @@ import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length
 
-from ..data.dataset import check_single, moments
+from ..data.dataset import check_single
 from ..models import Scaling
-from .base import ElasticEstimator, input_moments, splits_of
-from .cases import channels, read_cases
+from .base import ElasticEstimator, column_moments, splits_of
+from .cases import channels, chosen, read_cases, steps
 
 
 class ElasticRegressor(RegressorMixin, ElasticEstimator):
@@ -45,10 +45,8 @@ class ElasticRegressor(RegressorMixin, ElasticEstimator):
         self.n_channels_in_ = channels(cases)
         target = y.reshape(len(y), -1)
         rows = self._held_out(len(cases), None)
-        answers = (
-            moments(target[rows[0]]) if self.standardise else ((0.0,) * target.shape[1], (1.0,) * target.shape[1])
-        )
-        scaling = Scaling(*input_moments(cases, rows[0], self.standardise), *answers)
+        answers = column_moments(target[rows[0]], self.standardise)
+        scaling = Scaling(*column_moments(steps(chosen(cases, rows[0])), self.standardise), *answers)
         with np.errstate(over="ignore"):
             scaled = torch.from_numpy(((target - answers[0]) / answers[1]).astype(np.float32))
         check_single(scaled, "y")
