@@ -146,7 +146,7 @@ class ElasticEstimator(BaseEstimator):
         )
 
     def _train(self, data: Any, scaling: Scaling) -> list[SequenceModel]:
-        from ..training.trainer import train_in_memory
+        from ..training.in_memory import train_in_memory
 
         with _display(boolean("verbose", bool(self.verbose))) as tell:
             patience = whole("patience", self.patience) if self.early_stopping else None

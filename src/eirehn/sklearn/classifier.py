@@ -39,7 +39,7 @@ class ElasticClassifier(ClassifierMixin, ElasticEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Trains on sequences `X` of the classes `y` (cases,)."""
-        from ..training.trainer import Tensors
+        from ..training.in_memory import Tensors
 
         if y is None:
             raise ValueError("This ElasticClassifier estimator requires y to be passed, but the target y is None")

@@ -32,7 +32,7 @@ class ElasticRegressor(RegressorMixin, ElasticEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Trains on sequences `X` and their numbers `y`, (cases,) or (cases, outputs)."""
-        from ..training.trainer import Tensors
+        from ..training.in_memory import Tensors
 
         if y is None:
             raise ValueError("This ElasticRegressor estimator requires y to be passed, but the target y is None")
