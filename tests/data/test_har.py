@@ -378,17 +378,6 @@ def test_the_published_data_in_splits(real):
 
 
 @needs_data
-def test_subjects_belong_to_the_windows():
-    data, splits = HarData(seed=1), HarData(seed=1).load()
-    who = data.subjects()
-    assert [len(each) for each in who] == [len(split.target) for split in splits]
-    people = [set(each.tolist()) for each in who]
-    assert len(people[1]) == 4
-    assert not people[0] & people[1]
-    assert not (people[0] | people[1]) & people[2]
-
-
-@needs_data
 def test_the_layout_these_tests_make_is_the_published_one_to_the_byte(real):
     """Files whose digests are published, made anew from the arrays."""
     texts = {

@@ -101,7 +101,7 @@ def test_by_another_encoding_it_is_another_text(tmp_path: Path) -> None:
     path.write_bytes(b"w1\xc2\x85w2\n" * 50)  # white space in UTF-8, letters and white space in Latin-1
     vocabulary = Vocabulary("word", ("<unk>", "<eos>", "w1", "w2"))
     for encoding in ("utf-8", "latin-1", "utf-8"):
-        found = text.stored_text(path, vocabulary, encoding).tolist()
+        found = text.stored_text(path, vocabulary, encoding=encoding).tolist()
         assert found == [2 if encoding == "utf-8" else 0, 3, 1] * 50
 
 

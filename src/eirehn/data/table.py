@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .._internal.checks import boolean, positive_int
+from .._internal.checks import boolean, non_negative_int, one_of, positive_int
 from .._internal.files import RunError
 from .dataset import Floats, Scaling, Split, Splits, check_single, checksum, file_state, moments, padded
 from .table_columns import Cases, Roles, read_columns
@@ -90,9 +90,8 @@ class FileData:
     augment = None
 
     def __post_init__(self) -> None:
-        for name, accepted in (("task", TASKS), ("class_weights", WEIGHTS)):
-            if getattr(self, name) not in accepted:
-                raise ValueError(f"{name} must be one of {', '.join(accepted)}, got {getattr(self, name)!r}")
+        one_of("task", self.task, TASKS)
+        one_of("class_weights", self.class_weights, WEIGHTS)
         for name in ("validation", "test"):
             share = getattr(self, name)
             if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
@@ -103,8 +102,7 @@ class FileData:
             raise ValueError(
                 f"validation and test must leave something to train on, got {self.validation} and {self.test}"
             )
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
-            raise ValueError(f"seed must be an integer of at least 0, got {self.seed!r}")
+        non_negative_int("seed", self.seed)
         positive_int("channels", self.channels)
         boolean("ragged", self.ragged)
         boolean("standardise", self.standardise)

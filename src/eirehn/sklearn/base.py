@@ -18,7 +18,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from .._internal.checks import boolean, finite, positive_int
+from .._internal.checks import boolean, finite, one_of, positive_int
 from ..data.dataset import Split, Splits, check_single, moments
 from ..models import ELASTIC, FIXED, Outcome, Scaling, SequenceModel, SequenceNetwork
 from ..training.config import PARTS, Hardware, Recipe
@@ -122,8 +122,7 @@ class ElasticEstimator(BaseEstimator):
         )
 
     def _recipe(self, data: Any) -> Recipe:
-        if self.device not in ACCELERATORS:
-            raise ValueError(f"device must be one of {', '.join(ACCELERATORS)}, got {self.device!r}")
+        one_of("device", self.device, ACCELERATORS)
         first = check_random_state(self.random_state).randint(2**31 - 1)
         return Recipe(
             name=type(self).__name__,

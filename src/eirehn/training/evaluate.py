@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from .._internal.checks import positive_int, usable_device
+from .._internal.checks import one_of, positive_int, usable_device
 from .._internal.files import RunError, read_json
 from ..data.dataset import Split, Splits
 from ..data.text import LanguageData
@@ -134,8 +134,7 @@ def check_of_text(run: Path) -> None:
 
 def check_trained(run: Path, which: str) -> None:
     """That there are weights of this kind."""
-    if which not in KEPT:
-        raise ValueError(f"which must be one of {', '.join(KEPT)}, got {which!r}")
+    one_of("which", which, KEPT)
     RunFolder(run).recipe()  # an error where it is not a run at all
     if not (run / f"{which}.safetensors").exists():
         raise RunError(f"{run} holds no trained model: it has no {which}.safetensors")
@@ -228,8 +227,7 @@ def _lowest(grid: Tensor, losses: Tensor) -> Tensor:
 
 
 def _split(recipe: Recipe, name: str) -> Split:
-    if name not in Splits._fields:
-        raise ValueError(f"split must be one of {', '.join(Splits._fields)}, got {name!r}")
+    one_of("split", name, Splits._fields)
     split: Split = getattr(recipe.data.load(), name)
     if not len(split.x):
         raise ValueError(f"{recipe.name} holds no sequences out for {name}")
