@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -190,8 +191,8 @@ def _content(data: FileData, path: Path, stamp: tuple[int, int]) -> Content:
     classes, codes = _classes(path, cases) if data.task == "classification" else ((), None)
     shares: dict[str, Any] = {"validation": data.validation, "test": data.test, "seed": data.seed}
     division = divide(len(cases.x), codes, cases.group, cases.part, **shares)
-    if codes is not None:
-        _check_known(path, classes, codes, division)
+    if codes is not None and (unseen := sorted(set(range(len(classes))) - set(codes[division.train].tolist()))):
+        raise RunError(f"{path}: no sequence to train on is of class {classes[unseen[0]]!r}")
     target: npt.NDArray[Any] = cases.target if codes is None else codes
     scaling = _scaling(data, [cases.x[row] for row in division.train], target[division.train])
     splits = Splits(*(_split(cases.x, target, rows, scaling, codes is None) for rows in division))
@@ -209,7 +210,9 @@ def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], Indices]:
     be read as such, and are numbers where all are written as such: 007 and 1_0 are names, and not of 7 and 10."""
     texts, codes = np.unique(cases.target, return_inverse=True)
     names: list[int | str] = texts.tolist()
-    order, numbers = np.arange(len(names)), _numbers(texts)
+    order, numbers = np.arange(len(names)), []
+    with suppress(ValueError):
+        numbers = [int(text) for text in texts]
     if len(set(numbers)) == len(names):
         order = np.argsort(numbers)
         names = [names[at] for at in order]
@@ -218,20 +221,6 @@ def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], Indices]:
     if len(names) < 2:
         raise RunError(f"{path} has one class only, {names[0]!r}: there is nothing to classify")
     return tuple(names), np.argsort(order)[codes.reshape(-1)]
-
-
-def _numbers(texts: npt.NDArray[Any]) -> list[int]:
-    """Empty where one of the texts is not a number."""
-    try:
-        return [int(text) for text in texts]
-    except ValueError:
-        return []
-
-
-def _check_known(path: Path, classes: tuple[int | str, ...], codes: Indices, division: Division) -> None:
-    """That every class is among those to train on."""
-    for code in sorted(set(range(len(classes))) - set(codes[division.train].tolist())):
-        raise RunError(f"{path}: no sequence to train on is of class {classes[code]!r}")
 
 
 def _scaling(data: FileData, x: list[Floats], target: npt.NDArray[Any]) -> Scaling:
