@@ -268,18 +268,12 @@ def divide(
     if not len(rest):
         raise RunError("no sequences to train on are left over")
     division = Division(rest, known["validation"], known["test"])
-    if group is not None:
-        _check_apart(division, group)
-    return division
-
-
-def _check_apart(division: Division, group: Any) -> None:
-    """That the parts a file names share no group; those drawn never do."""
-    found: dict[Any, str] = {}
-    for name, rows in zip(Division._fields, division, strict=True):
+    found: dict[Any, str] = {}  # parts that a file names may share a group; those drawn never do
+    for name, rows in zip(Division._fields, division, strict=True) if group is not None else ():
         for each in np.unique(group[rows]).tolist():
             if found.setdefault(each, name) != name:
                 raise RunError(f"group {each!r} is in two parts, {found[each]} and {name}")
+    return division
 
 
 def hold_out(rest: Indices, share: float, classes: Any, group: Any, random: Any) -> tuple[Indices, Indices]:
@@ -318,7 +312,5 @@ def _whole_groups(rest: Indices, share: float, classes: Any, group: Any, random:
         if outside <= inside and good is None:
             good = rest[out]
     if good is None:
-        raise RunError(
-            f"no {count} of {len(groups)} groups leave all classes to the others: there are too few groups"
-        )
+        raise RunError(f"no {count} of {len(groups)} groups leave all classes to the others: there are too few")
     return good

@@ -57,15 +57,12 @@ class LanguageData:
 
     kind: ClassVar[str]
     task = "language"
+    augment = None
 
     def __post_init__(self) -> None:
         positive_int("steps", self.steps)
         if self.first is not None:
             positive_int("first", self.first)
-
-    @property
-    def augment(self) -> None:
-        return None
 
     def smaller(self, train: int) -> Self:
         return replace(self, first=train)
@@ -92,9 +89,7 @@ class LanguageData:
     def input_size(self) -> int:
         return len(self.vocabulary())
 
-    @property
-    def output_size(self) -> int:
-        return len(self.vocabulary())
+    output_size = input_size
 
 
 @dataclass(frozen=True)

@@ -36,28 +36,19 @@ class RunFolder:
 
     recipe.json        what is trained
     last.ckpt          where the training stands
-    metrics.csv        figures of every epoch and seed
+    metrics.csv        metrics of every epoch and seed
     model.json, best.safetensors, last.safetensors    the models, for `eirehn.load`
     vocabulary.json    what the numbers of a language model's tokens stand for
-    result.json        the figures on test data, once the training has ended
-    tensorboard/       the same figures for TensorBoard
+    result.json        the metrics on test data, once the training has ended
+    tensorboard/       the metrics of every epoch for TensorBoard
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self.checkpoint = self.path / "last.ckpt"
+        self.metrics = self.path / "metrics.csv"
+        self.result = self.path / "result.json"
         self._lock: IO[bytes] | None = None
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.path / "last.ckpt"
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.csv"
-
-    @property
-    def result(self) -> Path:
-        return self.path / "result.json"
 
     def exists(self) -> bool:
         return (self.path / "recipe.json").exists()
@@ -153,9 +144,12 @@ def export(task: Task, recipe: Recipe, folder: Path) -> None:
         with replacing(folder / f"{name}.safetensors") as file:
             file.write(save({key: value.detach().cpu().contiguous() for key, value in values.items()}))
     data = recipe.data
+    # Of a language model its own size, since its texts may have changed while it was trained.
+    known = len(task.ensemble.values()["bias"][0]) if data.task == "language" else None
     description = {
         "network": asdict(recipe.network),
-        **_sizes(task, data),
+        "input_size": known or data.input_size,
+        "output_size": known or data.output_size,
         "last": asks_once(data),
         "task": data.task,
         "seeds": list(recipe.seeds),
@@ -173,12 +167,6 @@ def export(task: Task, recipe: Recipe, folder: Path) -> None:
 def keep_vocabulary(data: LanguageData, folder: Path) -> None:
     if not (folder / "vocabulary.json").exists():
         data.vocabulary().save(folder / "vocabulary.json")
-
-
-def _sizes(task: Task, data: Any) -> dict[str, int]:
-    """Of inputs and outputs; of a language model its own, since its texts may have changed while it was trained."""
-    known = len(task.ensemble.values()["bias"][0]) if data.task == "language" else None
-    return {"input_size": known or data.input_size, "output_size": known or data.output_size}
 
 
 def first_process() -> bool:
