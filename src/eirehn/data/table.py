@@ -224,13 +224,10 @@ def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], Indices]:
 
 
 def _scaling(data: FileData, x: list[Floats], target: npt.NDArray[Any]) -> Scaling:
-    channels, outputs = x[0].shape[1], target.shape[1] if target.ndim == 2 else 1
-    if not data.standardise:
-        return Scaling((0.0,) * channels, (1.0,) * channels, (0.0,) * outputs, (1.0,) * outputs)
-    mean, scale = moments(np.concatenate(x))
+    inputs = moments(np.concatenate(x), data.standardise)
     if data.task == "classification":
-        return Scaling(mean, scale)
-    return Scaling(mean, scale, *moments(target))
+        return Scaling(*inputs)
+    return Scaling(*inputs, *moments(target, data.standardise))
 
 
 def _split(x: list[Floats], target: npt.NDArray[Any], rows: Indices, scaling: Scaling, numbers: bool) -> Split:

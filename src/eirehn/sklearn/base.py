@@ -19,10 +19,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
 from .._internal.checks import boolean, finite, one_of, positive_int
-from ..data.dataset import Split, Splits, check_single, moments
+from ..data.dataset import Split, Splits, check_single
 from ..models import ELASTIC, FIXED, Outcome, Scaling, SequenceModel, SequenceNetwork
 from ..training.config import PARTS, Hardware, Recipe
-from .cases import Cases, Floats, batches, channels, chosen, read_cases
+from .cases import Cases, batches, channels, chosen, read_cases
 
 AT_ONCE = 256
 """Sequences that are predicted at once: memory does not grow with their number."""
@@ -217,11 +217,6 @@ def _split(cases: Cases, target: Tensor, scaling: Scaling, width: int) -> Split:
     inputs = scaling.inputs(x, torch.empty(0))
     check_single(inputs, "X")
     return Split(inputs, target, lengths)
-
-
-def column_moments(values: Floats, standardise: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """What to subtract from each column of `values` (rows, X), and what to divide it by."""
-    return moments(values) if standardise else ((0.0,) * values.shape[1], (1.0,) * values.shape[1])
 
 
 def whole(name: str, value: Any) -> int:

@@ -14,8 +14,9 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from ..data.dataset import moments
 from ..models import Scaling
-from .base import ElasticEstimator, column_moments, splits_of
+from .base import ElasticEstimator, splits_of
 from .cases import channels, chosen, read_cases, steps
 
 
@@ -52,7 +53,7 @@ class ElasticClassifier(ClassifierMixin, ElasticEstimator):
             raise ValueError(f"there must be more than one class in y, got 1 class: {self.classes_.tolist()[0]!r}")
         self.n_channels_in_ = channels(cases)
         rows = self._held_out(len(cases), codes)
-        scaling = Scaling(*column_moments(steps(chosen(cases, rows[0])), self.standardise))
+        scaling = Scaling(*moments(steps(chosen(cases, rows[0])), self.standardise))
         splits = splits_of(cases, torch.from_numpy(codes.astype(np.int64)), rows, scaling)
         weights = self._weights(y[rows[0]])
         data = Tensors(splits, "classification", len(self.classes_), weights=weights)

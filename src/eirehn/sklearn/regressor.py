@@ -10,9 +10,9 @@ import torch
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_array, check_consistent_length
 
-from ..data.dataset import check_single
+from ..data.dataset import check_single, moments
 from ..models import Scaling
-from .base import ElasticEstimator, column_moments, splits_of
+from .base import ElasticEstimator, splits_of
 from .cases import channels, chosen, read_cases, steps
 
 
@@ -45,8 +45,8 @@ class ElasticRegressor(RegressorMixin, ElasticEstimator):
         self.n_channels_in_ = channels(cases)
         target = y.reshape(len(y), -1)
         rows = self._held_out(len(cases), None)
-        answers = column_moments(target[rows[0]], self.standardise)
-        scaling = Scaling(*column_moments(steps(chosen(cases, rows[0])), self.standardise), *answers)
+        answers = moments(target[rows[0]], self.standardise)
+        scaling = Scaling(*moments(steps(chosen(cases, rows[0])), self.standardise), *answers)
         with np.errstate(over="ignore"):
             scaled = torch.from_numpy(((target - answers[0]) / answers[1]).astype(np.float32))
         check_single(scaled, "y")
