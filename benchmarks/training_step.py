@@ -29,8 +29,9 @@ from eirehn.models import SequenceNetwork
 from eirehn.recipes import ptb, synthetic
 from eirehn.training.checkpoint import seeded
 from eirehn.training.config import ClassifierOptimisation, Recipe
+from eirehn.training.in_memory import Tensors
 from eirehn.training.loaders import Data
-from eirehn.training.trainer import Tensors, make_task, make_trainer, quiet
+from eirehn.training.trainer import make_task, make_trainer, quiet
 
 
 def signals() -> Tensors:

@@ -11,7 +11,7 @@ from helpers.server import serving
 
 from eirehn._internal.files import RunError
 from eirehn.data import download
-from eirehn.data.download import DownloadError, Remote, cache_dir, data_dir, fetch, kept
+from eirehn.data.download import DownloadError, Remote, cache_dir, data_dir, fetch
 
 CONTENT = bytes(range(256)) * 4000
 
@@ -126,9 +126,3 @@ def test_where_data_and_caches_are_kept(monkeypatch, which, variables, expected)
     for name, value in {"HOME": "/home/me", **variables}.items():
         monkeypatch.setenv(name, value)
     assert which() == Path(expected)
-
-
-def test_data_that_is_not_there(tmp_path, monkeypatch):
-    monkeypatch.setenv("EIREHN_DATA_DIR", str(tmp_path))
-    with pytest.raises(RunError, match=r"har\.npz is not there; get it with `eirehn data har`"):
-        kept("har", "har.npz")

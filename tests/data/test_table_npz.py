@@ -76,7 +76,7 @@ def test_bad_npz(tmp_path: Path) -> None:
     assert "'y' must have 9 rows" in message(X=x, y=y[:5])
     assert "must be (cases, time) or (cases, time, channels), got (9,)" in message(X=x[:, 0, 0], y=y)
     assert "got (0, 4, 2)" in message(X=x[:0], y=y[:0])
-    assert "'X' must hold numbers, got complex128" in message(X=x + 1j, y=y)
+    assert "'X': must hold numbers, got complex128" in message(X=x + 1j, y=y)
     assert "one class only, 0" in message(X=x, y=y * 0)
     assert "row 1: 0.5 is not a class; is it a regression?" in message(X=x, y=np.arange(9) / 2)
     assert "row 2: a value is missing" in message(X=x, y=np.where(np.arange(9) == 2, np.nan, y))

@@ -158,6 +158,8 @@ def test_other_encodings(write):
     for name in ("no-such", "base64", "rot13"):
         with pytest.raises(ValueError, match="encoding must be"):
             vocabulary_of(path, encoding=name)
+    with pytest.raises(RunError, match=r"text\.txt: .*BOM.*data\.encoding"):
+        encode(write("no mark\n", "text.txt"), Vocabulary("word", (UNK, EOS)), encoding="utf-16")
 
 
 def test_empty_missing_or_a_folder(write, tmp_path):
@@ -174,16 +176,13 @@ def test_empty_missing_or_a_folder(write, tmp_path):
         vocabulary_of(tmp_path)
 
 
-def test_a_word_without_end(write, monkeypatch):
+def test_a_word_without_end_and_too_many_words(write, monkeypatch):
     monkeypatch.setattr(module, "BLOCK", 1000)
     monkeypatch.setattr(module, "LONGEST_WORD", 5000)
     path = write("fine\n\n" + "x" * 20_000)
     with pytest.raises(RunError, match=r"a\.txt, line 3: a word of more than 5,000 characters"):
         vocabulary_of(path)
     assert len(vocabulary_of(path, "char")) == 7
-
-
-def test_too_many_different_words(write, monkeypatch):
     monkeypatch.setattr(module, "MOST_WORDS", 100)
     with pytest.raises(RunError, match="more than 100 different words"):
         vocabulary_of(write(" ".join(map(str, range(200)))))
@@ -239,10 +238,3 @@ def test_memory_does_not_grow_with_the_text(tmp_path, level, lines):
     count, kilobytes = map(int, done.stdout.split())
     assert count > (12_000_000 if level == "word" else 63_000_000)
     assert kilobytes < 45_000
-
-
-def test_utf_16_without_a_mark(tmp_path):
-    path = tmp_path / "text.txt"
-    path.write_text("no mark\n", "utf-8")
-    with pytest.raises(RunError, match=r"text\.txt: .*BOM.*data\.encoding"):
-        encode(path, Vocabulary("word", (UNK, EOS)), encoding="utf-16")

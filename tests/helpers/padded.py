@@ -1,4 +1,4 @@
-"""Sequences of unequal lengths in one batch."""
+"""Sequence models and batches, of equal and of unequal lengths."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from torch import Tensor
 from eirehn.models import SequenceModel, SequenceNetwork
 
 LENGTHS = torch.tensor([3, 7, 1, 5])
+
+
+def drawn(network: SequenceNetwork, *, last: bool) -> tuple[SequenceModel, Tensor]:
+    torch.manual_seed(0)
+    return SequenceModel(network, 3, 2, last=last).double(), torch.randn(4, 7, 3, dtype=torch.float64)
 
 
 def padded() -> Tensor:

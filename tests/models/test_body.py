@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 import torch
+from helpers.padded import drawn
 
-from eirehn.models import SequenceModel, SequenceNetwork
-
-
-def drawn(network: SequenceNetwork, *, last: bool) -> tuple[SequenceModel, torch.Tensor]:
-    torch.manual_seed(0)
-    return SequenceModel(network, 3, 2, last=last).double(), torch.randn(4, 7, 3, dtype=torch.float64)
+from eirehn.models import SequenceNetwork
 
 
 @pytest.mark.parametrize("kind", ["RNN", "LSTM", "RHN", "EIREHN", "ACT"])

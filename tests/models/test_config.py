@@ -1,15 +1,12 @@
-"""Networks as they are described: what cannot be is refused, and model.json of version 0.1 is read."""
+"""Networks that cannot be are refused where they are described."""
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 import pytest
 
-from eirehn._internal.files import RunError
 from eirehn.models import LanguageNetwork, SequenceNetwork
-from eirehn.models.config import network_fields
 
 
 @pytest.mark.parametrize(
@@ -31,13 +28,3 @@ from eirehn.models.config import network_fields
 def test_networks_that_cannot_be(kind: type, given: dict[str, Any], said: str) -> None:
     with pytest.raises((ValueError, TypeError), match=said):
         kind(**given)
-
-
-@pytest.mark.parametrize("network", [SequenceNetwork("LSTM", 5, shortcut=True), LanguageNetwork("RHN", pointer=3)])
-def test_networks_of_version_01(network: Any) -> None:
-    """Fields of other tasks, and such as are gone, are read over only where they did nothing."""
-    idle = {"pooling": "last", "tied": True, "mixture": 1, "gated_output": False}
-    old = idle | asdict(network)
-    assert type(network)(**network_fields(type(network), old)) == network
-    with pytest.raises(RunError, match=r"mixture 2 is of eirehn 0\.1"):
-        network_fields(type(network), {**old, "mixture": 2})

@@ -13,23 +13,11 @@ from helpers.language import chain
 
 import eirehn
 from eirehn.data.vocabulary import Vocabulary
-from eirehn.models.generate import generate, pieces, read_prompt
+from eirehn.models.generate import Token, generate, pieces, read_prompt
 
 
-def test_temperatures_near_zero_and_models_that_diverged(language_run: Path) -> None:
-    model = eirehn.load(language_run)
-
-    def drawn(temperature: float) -> list[str]:
-        return [token.text for token in generate(model, model.tokens, [3], tokens=9, temperature=temperature)]
-
-    assert drawn(1e-320) == drawn(0.0)
-    model.bias.data.fill_(math.nan)
-    for temperature in (0.0, 1.0):
-        with pytest.raises(ValueError, match="diverged"):
-            drawn(temperature)
-
-
-def test_the_same_seed_writes_the_same_text(language_run: Path) -> None:
+def test_seeds_and_temperatures(language_run: Path) -> None:
+    """The same seed writes the same text, temperatures near zero the likeliest, and diverged models none."""
     model = eirehn.load(language_run)
 
     def text(seed: int, temperature: float = 1.0) -> list[str]:
@@ -38,7 +26,11 @@ def test_the_same_seed_writes_the_same_text(language_run: Path) -> None:
 
     assert text(0) == text(0)
     assert text(0) != text(1)
-    assert text(0, temperature=0.0) == text(1, temperature=0.0)
+    assert text(0, temperature=0.0) == text(1, temperature=0.0) == text(0, temperature=1e-320)
+    model.bias.data.fill_(math.nan)
+    for temperature in (0.0, 1.0):
+        with pytest.raises(ValueError, match="diverged"):
+            text(0, temperature)
 
 
 def test_what_is_written_is_what_the_model_expects(language_run: Path) -> None:
@@ -90,8 +82,6 @@ def test_only_the_likeliest_are_drawn(language_run: Path) -> None:
 
 
 def test_lines_and_depths_as_they_are_printed() -> None:
-    from eirehn.models.generate import Token
-
     tokens = [Token("a", 1.0, True), Token("b", 2.5, False), Token("<eos>", 4.0, False), Token("c", 2.0, False)]
     assert "".join(piece.text for piece in pieces(tokens, "word")) == "a b\nc"
     shown = list(pieces(tokens, "word", depth_of=4))

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from torch.utils._pytree import tree_map
 
 from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.models.body import run_body
@@ -113,34 +112,3 @@ def test_logits_of_few_digits_lose_no_more() -> None:
     for target in (None, torch.randint(0, 7, (2, 5))):
         found, wanted = (pointer(out, tokens, each, None, target)[0] for each in (logits, logits.float()))
         torch.testing.assert_close(found, wanted, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("members", [1, 2])
-def test_training_by_what_came_alone(members: int) -> None:
-    """Losses and gradients are those of the whole mixture; a word that was far from likely among them."""
-    from eirehn.training.config import LanguageOptimisation
-    from eirehn.training.tasks import LanguageModelling
-
-    torch.manual_seed(0)
-    network = LanguageNetwork("LSTM", 4, pointer=3, start={"weight_bound": 1.0})
-    models = [LanguageModel(network, 6).double() for _ in range(members)]
-    models[0].bias.data[2] = -50.0
-    tokens = torch.randint(0, 6, (members, 3, 9))
-    tokens[0, 0, 4] = 2
-    task = LanguageModelling(models, LanguageOptimisation())
-    assert task.by_target
-    task.loss((tokens[..., :4], tokens[..., 1:5], 1.0))
-    found = task.loss((tokens[..., 4:8], tokens[..., 5:], 1.0))
-    found.backward()
-    wanted = torch.zeros(())
-    for model, own in zip(models, tokens, strict=True):
-        state = model.run(own[:, :4]).state
-        p = model.run(own[:, 4:8], tree_map(torch.Tensor.detach, state)).prediction.exp()
-        wanted = wanted - p.gather(-1, own[:, 5:, None]).log().mean()
-    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=0)
-    wanted.backward()
-    for name, value in zip(task.ensemble.names, task.ensemble.stacked, strict=True):
-        gradients = [dict(model.named_parameters())[name].grad for model in models]
-        torch.testing.assert_close(value.grad, torch.stack(gradients), rtol=1e-10, atol=1e-14)
-    validated = task.evaluate(tokens[0, :, :4], tokens[0, :, 1:5])
-    assert validated.shape == (4, members)

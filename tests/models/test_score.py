@@ -125,15 +125,15 @@ def test_characters() -> None:
     assert 2**-second.bits == pytest.approx(chance(make(NETWORKS["elastic"], endless), endless, ["a"], "b"))
 
 
-def test_a_text_that_is_no_list_of_words() -> None:
-    with pytest.raises(TypeError, match="tokens should be words, got: str"):
-        next(score(make(NETWORKS["elastic"]), WORDS, "a b"))
-
-
-def test_a_word_that_is_certain() -> None:
+def test_a_certain_word_and_what_cannot_be_scored() -> None:
     model = make(NETWORKS["elastic"])
+    with pytest.raises(TypeError, match="tokens should be words, got: str"):
+        next(score(model, WORDS, "a b"))
     model.bias.data[2] = 1e4
     assert str(next(score(model, WORDS, ["a"])).bits) == "0.0"  # and not -0.0
+    model.bias.data.fill_(math.nan)
+    with pytest.raises(ValueError, match="diverged"):
+        list(score(model, WORDS, TEXT))
 
 
 def test_texts(tmp_path: Path) -> None:
@@ -145,10 +145,3 @@ def test_texts(tmp_path: Path) -> None:
     for level in ("word", "char"):
         with pytest.raises(RunError, match="text is empty"):
             list(text_tokens(path, level))
-
-
-def test_a_model_that_diverged() -> None:
-    model = make(NETWORKS["elastic"])
-    model.bias.data.fill_(math.nan)
-    with pytest.raises(ValueError, match="diverged"):
-        list(score(model, WORDS, TEXT))

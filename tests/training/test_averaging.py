@@ -23,15 +23,14 @@ def test_a_running_average_is_not_of_the_start_for_long() -> None:
     assert averages.values[0].item() == pytest.approx(0.1)
 
 
-@pytest.mark.parametrize(
-    ("keep", "epoch", "score"), [("consider", [1, 0], [0.5, 1.0]), ("take", [2, 0], [0.7, 1.0])]
-)
-def test_the_best_epoch(keep: str, epoch: list[int], score: list[float]) -> None:
+@pytest.mark.parametrize(("if_better", "epoch", "score"), [(True, [1, 0], [0.5, 1.0]), (False, [2, 0], [0.7, 1.0])])
+def test_the_best_epoch(if_better: bool, epoch: list[int], score: list[float]) -> None:
     """The lowest score, or without validation data the last; a member that diverges keeps what it had."""
     task = make_task(small())
     for number, scores in enumerate([[1.0, 1.0], [0.5, torch.nan], [0.7, torch.inf]]):
         task.ensemble.stacked[0].data.fill_(number)
-        getattr(task.best, keep)(torch.tensor(scores, dtype=torch.float64), number, task.ensemble)
+        found = torch.tensor(scores, dtype=torch.float64)
+        task.best.take(found, number, task.ensemble, if_better=if_better)
     assert task.best.epoch.tolist() == epoch
     assert task.best.score.tolist() == score
     kept = task.best.values[task.ensemble.names[0]]

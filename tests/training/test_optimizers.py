@@ -71,10 +71,6 @@ def test_recurrent_layers_have_a_rate_of_their_own(optimizer: str) -> None:
         torch.testing.assert_close(moved[0.25][name], share * whole, rtol=1e-6, atol=1e-12)
         assert whole.abs().max() > 0
     assert any(name.startswith("body.") for name in moved[1.0])
-    with pytest.raises(ValueError, match="recurrent_rate"):
-        LanguageOptimisation(recurrent_rate=0.0)
-    with pytest.raises(ValueError, match="soap"):
-        LanguageOptimisation(recurrent_rate=0.5, optimizer="soap")
 
 
 @pytest.mark.parametrize(("early", "max_depth"), [(0.6, 4), (0.2, 2), (0.9, 6)])

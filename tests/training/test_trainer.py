@@ -37,7 +37,8 @@ from eirehn.models.io import load, read_values
 from eirehn.training import config
 from eirehn.training.config import Recipe
 from eirehn.training.evaluate import evaluate
-from eirehn.training.trainer import Tensors, make_task, start_from, train, train_in_memory
+from eirehn.training.in_memory import Tensors, train_in_memory
+from eirehn.training.trainer import make_task, start_from, train
 
 ALL_OPTIONS = {
     "optimizer": "adamw",

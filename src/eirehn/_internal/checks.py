@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 import torch
 from torch import Tensor
@@ -37,6 +37,17 @@ def positive_int(name: str, value: object) -> int:
     if value > 1 << 62:  # more than tensors and kernels count to
         raise ValueError(f"{name} must be at most 2**62, got {value}")
     return value
+
+
+def non_negative_int(name: str, value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{name} must be an integer of at least 0, got {value!r}")
+    return value
+
+
+def one_of(name: str, value: object, accepted: Collection[str]) -> None:
+    if value not in accepted:
+        raise ValueError(f"{name} must be one of {', '.join(accepted)}, got {value!r}")
 
 
 def finite(name: str, value: float, *, above: float | None = None, least: float | None = None) -> float:

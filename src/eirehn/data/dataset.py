@@ -118,8 +118,11 @@ def padded(x: Sequence[npt.NDArray[Any]], dtype: npt.DTypeLike = np.float32) -> 
     return torch.from_numpy(out), torch.tensor(lengths)
 
 
-def moments(values: Floats) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Mean and deviation of each column of `values` (rows, X); 1 for the deviation of one that does not vary."""
+def moments(values: Floats, standardise: bool = True) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """What to subtract from each column of `values` (rows, X) and to divide it by: its mean and its deviation, 1
+    for one that does not vary; or 0 and 1 for all of them."""
+    if not standardise:
+        return (0.0,) * values.shape[1], (1.0,) * values.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
         mean, scale = values.mean(0), values.std(0)
     if not np.isfinite(mean).all() or not np.isfinite(scale).all():

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from .._internal.checks import boolean, finite, positive_int
+from .._internal.checks import boolean, finite, non_negative_int, positive_int
 from .._internal.files import RunError, replacing
 from .dataset import Augment, Floats, Split, Splits, load_npz, sent
 from .download import Remote, kept
@@ -90,14 +90,6 @@ class Har(NamedTuple):
 
     train: Windows
     test: Windows
-
-
-class Subjects(NamedTuple):
-    """Who each window of `Splits` is of."""
-
-    train: Tensor  # (N,)
-    validation: Tensor
-    test: Tensor
 
 
 def prepare(source: Path, target: Path, *, published: Mapping[str, str] = PUBLISHED) -> Har:
@@ -249,11 +241,8 @@ class HarData:
     signals = SIGNALS
 
     def __post_init__(self) -> None:
-        for name in ("held_out", "seed"):
-            value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-                raise ValueError(f"{name} must be an integer of at least 0, got {value!r}")
-        if self.held_out >= SUBJECTS:
+        non_negative_int("seed", self.seed)
+        if non_negative_int("held_out", self.held_out) >= SUBJECTS:
             raise ValueError(f"held_out must be less than {SUBJECTS}, got {self.held_out}")
         boolean("standardise", self.standardise)
         if self.windows is not None:
@@ -280,27 +269,22 @@ class HarData:
     def load(self) -> Splits:
         return self.splits(read(kept("har", FILE)))
 
-    def subjects(self) -> Subjects:
-        """Who each window of `load()` is of."""
-        return Subjects(*(torch.from_numpy(part.subject) for part in self._parts(read(kept("har", FILE)))))
-
     def splits(self, har: Har) -> Splits:
         parts = self._parts(har)
         mean, scale = self._moments(parts[0])
-        return Splits(
-            *(
-                Split(
-                    torch.from_numpy(((part.x - mean) / scale).astype(np.float32))
-                    .unflatten(1, (-1, self.frame))
-                    .flatten(2),
-                    torch.from_numpy(part.target),
-                )
-                for part in parts
-            )
-        )
+
+        def split(part: Windows) -> Split:
+            x = torch.from_numpy(((part.x - mean) / scale).astype(np.float32))
+            return Split(x.unflatten(1, (-1, self.frame)).flatten(2), torch.from_numpy(part.target))
+
+        return Splits(*map(split, parts))
 
     def _moments(self, train: Windows) -> tuple[Floats, Floats]:
-        return _moments(train.x) if self.standardise else (np.zeros(len(CHANNELS)), np.ones(len(CHANNELS)))
+        """Mean and deviation of each signal over windows and steps, (9,) each, where they are standardised."""
+        if not self.standardise:
+            return np.zeros(len(CHANNELS)), np.ones(len(CHANNELS))
+        mean, scale = (each((0, 1), dtype=np.float64) for each in (train.x.mean, train.x.std))
+        return mean, np.where(scale > 0, scale, 1.0)
 
     def _parts(self, har: Har) -> tuple[Windows, Windows, Windows]:
         out = np.isin(har.train.subject, held_out_subjects(har.train, self.held_out, self.seed))
@@ -333,12 +317,6 @@ def held_out_subjects(windows: Windows, count: int, seed: int) -> list[int]:
         if not count or all(len(np.unique(windows.target[which])) == len(classes) for which in (out, ~out)):
             return [int(each) for each in chosen]
     raise ValueError(f"no {count} people found who, and whose rest, do all {len(classes)} activities")
-
-
-def _moments(x: npt.NDArray[np.float32]) -> tuple[Floats, Floats]:
-    """Mean and deviation of each signal over windows and steps, (9,) each."""
-    mean, scale = x.mean((0, 1), dtype=np.float64), x.std((0, 1), dtype=np.float64)
-    return mean, np.where(scale > 0, scale, 1.0)
 
 
 def moved(

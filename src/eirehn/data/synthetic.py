@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from .._internal.checks import finite, positive_int
+from .._internal.checks import finite, non_negative_int, positive_int
 from .dataset import Augment, Split, Splits, sent
 
 NOISE_STD = 0.056
@@ -105,8 +105,7 @@ class SyntheticData:
         finite("noise_std", self.noise_std, least=0.0)
         for name in ("train", "validation", "test"):
             positive_int(name, getattr(self, name))
-        if not isinstance(self.seed, int) or self.seed < 0:
-            raise ValueError(f"seed must be an integer of at least 0, got {self.seed!r}")
+        non_negative_int("seed", self.seed)
 
     def generate(self) -> Synthetic:
         return synthetic(self.train + self.validation + self.test, noise_std=self.noise_std, seed=self.seed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -11,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .._internal.checks import boolean, positive_int
+from .._internal.checks import boolean, non_negative_int, one_of, positive_int
 from .._internal.files import RunError
 from .dataset import Floats, Scaling, Split, Splits, check_single, checksum, file_state, moments, padded
 from .table_columns import Cases, Roles, read_columns
@@ -90,9 +91,8 @@ class FileData:
     augment = None
 
     def __post_init__(self) -> None:
-        for name, accepted in (("task", TASKS), ("class_weights", WEIGHTS)):
-            if getattr(self, name) not in accepted:
-                raise ValueError(f"{name} must be one of {', '.join(accepted)}, got {getattr(self, name)!r}")
+        one_of("task", self.task, TASKS)
+        one_of("class_weights", self.class_weights, WEIGHTS)
         for name in ("validation", "test"):
             share = getattr(self, name)
             if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
@@ -103,8 +103,7 @@ class FileData:
             raise ValueError(
                 f"validation and test must leave something to train on, got {self.validation} and {self.test}"
             )
-        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
-            raise ValueError(f"seed must be an integer of at least 0, got {self.seed!r}")
+        non_negative_int("seed", self.seed)
         positive_int("channels", self.channels)
         boolean("ragged", self.ragged)
         boolean("standardise", self.standardise)
@@ -192,8 +191,8 @@ def _content(data: FileData, path: Path, stamp: tuple[int, int]) -> Content:
     classes, codes = _classes(path, cases) if data.task == "classification" else ((), None)
     shares: dict[str, Any] = {"validation": data.validation, "test": data.test, "seed": data.seed}
     division = divide(len(cases.x), codes, cases.group, cases.part, **shares)
-    if codes is not None:
-        _check_known(path, classes, codes, division)
+    if codes is not None and (unseen := sorted(set(range(len(classes))) - set(codes[division.train].tolist()))):
+        raise RunError(f"{path}: no sequence to train on is of class {classes[unseen[0]]!r}")
     target: npt.NDArray[Any] = cases.target if codes is None else codes
     scaling = _scaling(data, [cases.x[row] for row in division.train], target[division.train])
     splits = Splits(*(_split(cases.x, target, rows, scaling, codes is None) for rows in division))
@@ -211,7 +210,9 @@ def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], Indices]:
     be read as such, and are numbers where all are written as such: 007 and 1_0 are names, and not of 7 and 10."""
     texts, codes = np.unique(cases.target, return_inverse=True)
     names: list[int | str] = texts.tolist()
-    order, numbers = np.arange(len(names)), _numbers(texts)
+    order, numbers = np.arange(len(names)), []
+    with suppress(ValueError):
+        numbers = [int(text) for text in texts]
     if len(set(numbers)) == len(names):
         order = np.argsort(numbers)
         names = [names[at] for at in order]
@@ -222,28 +223,11 @@ def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], Indices]:
     return tuple(names), np.argsort(order)[codes.reshape(-1)]
 
 
-def _numbers(texts: npt.NDArray[Any]) -> list[int]:
-    """Empty where one of the texts is not a number."""
-    try:
-        return [int(text) for text in texts]
-    except ValueError:
-        return []
-
-
-def _check_known(path: Path, classes: tuple[int | str, ...], codes: Indices, division: Division) -> None:
-    """That every class is among those to train on."""
-    for code in sorted(set(range(len(classes))) - set(codes[division.train].tolist())):
-        raise RunError(f"{path}: no sequence to train on is of class {classes[code]!r}")
-
-
 def _scaling(data: FileData, x: list[Floats], target: npt.NDArray[Any]) -> Scaling:
-    channels, outputs = x[0].shape[1], target.shape[1] if target.ndim == 2 else 1
-    if not data.standardise:
-        return Scaling((0.0,) * channels, (1.0,) * channels, (0.0,) * outputs, (1.0,) * outputs)
-    mean, scale = moments(np.concatenate(x))
+    inputs = moments(np.concatenate(x), data.standardise)
     if data.task == "classification":
-        return Scaling(mean, scale)
-    return Scaling(mean, scale, *moments(target))
+        return Scaling(*inputs)
+    return Scaling(*inputs, *moments(target, data.standardise))
 
 
 def _split(x: list[Floats], target: npt.NDArray[Any], rows: Indices, scaling: Scaling, numbers: bool) -> Split:
@@ -281,18 +265,12 @@ def divide(
     if not len(rest):
         raise RunError("no sequences to train on are left over")
     division = Division(rest, known["validation"], known["test"])
-    if group is not None:
-        _check_apart(division, group)
-    return division
-
-
-def _check_apart(division: Division, group: Any) -> None:
-    """That the parts a file names share no group; those drawn never do."""
-    found: dict[Any, str] = {}
-    for name, rows in zip(Division._fields, division, strict=True):
+    found: dict[Any, str] = {}  # parts that a file names may share a group; those drawn never do
+    for name, rows in zip(Division._fields, division, strict=True) if group is not None else ():
         for each in np.unique(group[rows]).tolist():
             if found.setdefault(each, name) != name:
                 raise RunError(f"group {each!r} is in two parts, {found[each]} and {name}")
+    return division
 
 
 def hold_out(rest: Indices, share: float, classes: Any, group: Any, random: Any) -> tuple[Indices, Indices]:
@@ -331,7 +309,5 @@ def _whole_groups(rest: Indices, share: float, classes: Any, group: Any, random:
         if outside <= inside and good is None:
             good = rest[out]
     if good is None:
-        raise RunError(
-            f"no {count} of {len(groups)} groups leave all classes to the others: there are too few groups"
-        )
+        raise RunError(f"no {count} of {len(groups)} groups leave all classes to the others: there are too few")
     return good

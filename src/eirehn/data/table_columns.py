@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -77,8 +78,8 @@ class Table(NamedTuple):
         if isinstance(cells, np.ndarray) and cells.dtype.kind not in "fiub":
             cells = ["" if cell is None else str(cell) for cell in cells.tolist()]
         values = self._parsed(name, cells) if isinstance(cells, list) else cells.astype(np.float64)
-        for row in np.flatnonzero(np.isnan(values))[: 0 if missing else 1]:
-            raise RunError(f"{self.where(int(row), name)}: {MISSING}")
+        if not missing:
+            self._check_there(name, np.isnan(values))
         for row in np.flatnonzero(np.isinf(values))[:1]:
             raise RunError(f"{self.where(int(row), name)}: {cells[row]} is not finite")
         return values
@@ -103,8 +104,7 @@ class Table(NamedTuple):
         if isinstance(cells, np.ndarray):
             cells = _names(cells)
         found = np.array([cell.strip() for cell in cells])
-        for row in np.flatnonzero(found == "")[:1]:
-            raise RunError(f"{self.where(int(row), name)}: {MISSING}")
+        self._check_there(name, found == "")
         return found
 
     def times(self, name: str) -> npt.NDArray[Any]:
@@ -112,9 +112,12 @@ class Table(NamedTuple):
         cells = self.column(name, "time")
         if not isinstance(cells, np.ndarray) or cells.dtype.kind not in "mM":
             return self.numbers(name, "time")
-        for row in np.flatnonzero(np.isnat(cells))[:1]:
-            raise RunError(f"{self.where(int(row), name)}: {MISSING}")
+        self._check_there(name, np.isnat(cells))
         return cells.astype(np.int64)
+
+    def _check_there(self, name: str, missing: npt.NDArray[np.bool_]) -> None:
+        for row in np.flatnonzero(missing)[:1]:
+            raise RunError(f"{self.where(int(row), name)}: {MISSING}")
 
 
 def read_columns(
@@ -151,8 +154,7 @@ def _read_csv(path: Path, delimiter: str, encoding: str) -> Table:
 
 
 def _csv_table(path: Path, reader: Iterator[list[str]]) -> Table:
-    header = [name.strip() for name in next(reader, [])]
-    _check_header(path, header)
+    header = _header(path, next(reader, []))
     rows, lines = [], []
     for row in reader:
         if not row:
@@ -188,8 +190,7 @@ def _read_parquet(path: Path) -> Table:
             table = pyarrow.Table.from_batches(parts, file.schema_arrow)
     except (pyarrow.ArrowException, OSError, MemoryError, ValueError) as error:
         raise RunError(f"{path} is damaged or not a Parquet file: {' '.join(str(error).split())}") from error
-    names = [name.strip() for name in table.column_names]
-    _check_header(path, names)
+    names = _header(path, table.column_names)
     if not table.num_rows:
         raise RunError(f"{path} has columns and no rows")
     # What pandas wrote of the numbers of its rows is not data.
@@ -214,18 +215,20 @@ def _parquet_column(path: Path, name: str, column: Any) -> npt.NDArray[Any]:
     return cells
 
 
-def _check_header(path: Path, header: Sequence[str]) -> None:
+def _header(path: Path, names: Sequence[str]) -> list[str]:
+    """The names of the columns: all are there, and no two are the same."""
+    header = [name.strip() for name in names]
     if not any(header):
         raise RunError(f"{path} is empty")
     if all(map(_is_number, header)):
         raise RunError(f"{path} has no header: its first line must name the columns, got {_some(header)}")
-    seen: set[str] = set()
     for number, name in enumerate(header, 1):
         if not name:
             raise RunError(f"{path}: column {number} has no name in the header")
-        if name in seen:
-            raise RunError(f"{path} has two columns called {name!r}")
-        seen.add(name)
+    if len(set(header)) < len(header):
+        (name, _), *_ = Counter(header).most_common(1)
+        raise RunError(f"{path} has two columns called {name!r}")
+    return header
 
 
 def _is_number(text: str) -> bool:
@@ -262,21 +265,19 @@ def _values(table: Table, roles: Roles) -> list[str]:
     return names
 
 
-def _target(table: Table, name: str, task: str) -> Texts | Floats:
+def _labels(table: Table, roles: Roles, task: str) -> tuple[Texts | Floats, Texts | None, Texts | None]:
+    """The target, group and part of each row, where there are any."""
+    named = (roles.group, "group"), (roles.part, "split")
+    group, part = (None if name is None else table.texts(name, role) for name, role in named)
     if task == "regression":
-        return table.numbers(name, "the target")[:, None]
-    return table.texts(name, "the target")
-
-
-def _optional(table: Table, name: str | None, role: str) -> Texts | None:
-    return None if name is None else table.texts(name, role)
+        return table.numbers(roles.target, "the target")[:, None], group, part
+    return table.texts(roles.target, "the target"), group, part
 
 
 def _long(table: Table, roles: Roles, task: str) -> Cases:
     assert roles.sequence is not None
     keys = table.texts(roles.sequence, "sequence")
-    target = _target(table, roles.target, task)
-    group, part = _optional(table, roles.group, "group"), _optional(table, roles.part, "split")
+    target, group, part = _labels(table, roles, task)
     values = np.stack([table.numbers(name, "values") for name in _values(table, roles)], 1)  # (rows, X)
     _, first, code = np.unique(keys, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))  # sequences in the order in which the file begins them
@@ -319,8 +320,7 @@ def _wide(table: Table, roles: Roles, task: str, channels: int, ragged: bool) ->
     names = _values(table, roles)
     if len(names) % channels:
         raise ValueError(f"{len(names)} columns of values do not make whole time steps of {channels} channels")
-    target = _target(table, roles.target, task)
-    group, part = _optional(table, roles.group, "group"), _optional(table, roles.part, "split")
+    target, group, part = _labels(table, roles, task)
     if part is not None:
         part = parts(part, lambda row: table.where(row, str(roles.part)))
     values = np.stack([table.numbers(name, "values", missing=ragged) for name in names], 1)  # (N, T · X)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -28,116 +28,109 @@ def read_npz(path: Path, roles: Roles, *, task: str, ragged: bool) -> Cases:
         raise ValueError(f"values names one array of an npz file, got {', '.join(roles.values)}")
     arrays = load_npz(path, LARGEST)
     values = roles.values[0] if roles.values else "X"
-    if values not in arrays and f"{values}_train" in arrays:
-        return _join(
-            path,
-            [
-                _part(path, arrays, roles, values, part, task, ragged)
-                for part in PARTS
-                if f"{values}_{part}" in arrays
-            ],
-        )
-    return _cases(path, arrays, roles, values, "", task, ragged)
+    if values in arrays or f"{values}_train" not in arrays:
+        return _Part(path, arrays).cases(values, roles, task, ragged)
+    found = {}
+    for part in PARTS:
+        if f"{values}_{part}" in arrays:
+            cases = _Part(path, arrays, f"_{part}").cases(values, roles._replace(part=None), task, ragged)
+            found[part] = cases._replace(part=np.full(len(cases.x), part))
+    return _joined(path, found)
 
 
-def _part(path: Path, arrays: Arrays, roles: Roles, values: str, part: str, task: str, ragged: bool) -> Cases:
-    cases = _cases(path, arrays, roles._replace(part=None), values, f"_{part}", task, ragged)
-    return cases._replace(part=np.full(len(cases.x), part))
-
-
-def _join(path: Path, all_parts: list[Cases]) -> Cases:
-    widths = {str(each.part[0]): each.x[0].shape[1] for each in all_parts if each.part is not None}
+def _joined(path: Path, found: Mapping[str, Cases]) -> Cases:
+    widths = {part: cases.x[0].shape[1] for part, cases in found.items()}
     if len(set(widths.values())) > 1:
         shown = ", ".join(f"{count} in {part}" for part, count in widths.items())
         raise RunError(f"{path}: all parts must have as many channels, got {shown}")
-    groups = [each.group for each in all_parts if each.group is not None]
-    return Cases(
-        [x for each in all_parts for x in each.x],
-        np.concatenate([each.target for each in all_parts]),
-        np.concatenate(groups) if len(groups) == len(all_parts) else None,
-        np.concatenate([each.part for each in all_parts if each.part is not None]),
-    )
+    x, target, group, part = zip(*found.values(), strict=True)
+    groups = None if any(each is None for each in group) else np.concatenate(group)
+    return Cases([each for own in x for each in own], np.concatenate(target), groups, np.concatenate(part))
 
 
-def _cases(path: Path, arrays: Arrays, roles: Roles, values: str, suffix: str, task: str, ragged: bool) -> Cases:
-    x = _signals(path, arrays, values + suffix)
-    count = len(x)
-    lengths = _lengths(path, arrays, f"lengths{suffix}", x, ragged)
-    for row, end in enumerate(lengths.tolist()):
-        for step, channel in np.argwhere(~np.isfinite(x[row, :end]))[:1]:
-            what = "a value is missing" if np.isnan(x[row, step, channel]) else "a value is not finite"
-            raise RunError(f"{path}, {values + suffix!r}: row {row}, step {step}, column {channel}: {what}")
-    target = _named(path, arrays, roles.target + suffix, "the target", count)
-    group = None if roles.group is None else _named(path, arrays, roles.group + suffix, "group", count)
-    part = None if roles.part is None else _named(path, arrays, roles.part, "split", count)
-    return Cases(
-        [x[row, :end] for row, end in enumerate(lengths.tolist())],
-        _numbers(path, roles.target + suffix, target) if task == "regression" else _labels(path, roles, target),
-        None if group is None else group.astype(np.str_),
-        None if part is None else parts(part.astype(np.str_), lambda row: f"{path}, {roles.part!r}, row {row}"),
-    )
+class _Part(NamedTuple):
+    """The arrays of all sequences, or of one part of them, whose names end in `suffix`."""
 
+    path: Path
+    arrays: Arrays
+    suffix: str = ""
 
-def _signals(path: Path, arrays: Arrays, name: str) -> Floats:
-    x = _get(path, arrays, name, "the values")
-    if x.ndim not in (2, 3) or not all(x.shape):
-        raise RunError(f"{path}: {name!r} must be (cases, time) or (cases, time, channels), got {x.shape}")
-    if x.dtype.kind not in "fiub":
-        raise RunError(f"{path}: {name!r} must hold numbers, got {x.dtype}")
-    return x.reshape(*x.shape[:2], -1).astype(np.float64)
-
-
-def _lengths(path: Path, arrays: Arrays, name: str, x: Floats, ragged: bool) -> npt.NDArray[np.int64]:
-    count, steps = x.shape[:2]
-    if name not in arrays:
-        nothing: npt.NDArray[np.bool_] = np.isnan(x).all(axis=2)  # type: ignore[assignment]  # (N, T), no scalar
-        found = ends(nothing) if ragged else np.full(count, steps)
-    else:
-        found = _named(path, arrays, name, "lengths", count)
-        if found.ndim != 1 or found.dtype.kind not in "iu":
-            raise RunError(f"{path}: {name!r} must be (cases,), whole numbers, got {found.shape} of {found.dtype}")
-    for row in np.flatnonzero((found < 1) | (found > steps))[:1]:
-        raise RunError(f"{path}: sequence {row} has a length of {found[row]}, of 1 to {steps} there can be")
-    return found.astype(np.int64)
-
-
-def _labels(path: Path, roles: Roles, target: npt.NDArray[Any]) -> Texts:
-    if target.ndim == 2 and target.shape[1] == 1:
-        target = target[:, 0]
-    if target.ndim != 1:
-        raise RunError(f"{path}: {roles.target!r} must be (cases,), a class for each, got {target.shape}")
-    if target.dtype.kind == "f":
-        for row in np.flatnonzero(~np.isfinite(target))[:1]:
-            raise RunError(f"{path}, {roles.target!r}: row {row}: a value is missing")
-        for row in np.flatnonzero(target != np.rint(target))[:1]:
+    def get(self, name: str, role: str, count: int | None = None) -> npt.NDArray[Any]:
+        """The array of this name, which must have `count` rows."""
+        name += self.suffix
+        if name not in self.arrays:
             raise RunError(
-                f"{path}, {roles.target!r}: row {row}: {target[row]} is not a class; is it a regression?"
+                f"{self.path} has no array {name!r} for {role}; it has {', '.join(self.arrays) or 'none'}"
             )
-        target = target.astype(np.int64)
-    if target.dtype.kind == "S":
-        target = np.char.decode(target, "utf-8")
-    return target.astype(np.str_)
+        array = self.arrays[name]
+        if count is not None and (array.ndim == 0 or len(array) != count):
+            raise RunError(
+                f"{self.path}: {name!r} must have {count} rows, one for each sequence, got {array.shape}"
+            )
+        return array
 
+    def error(self, name: str, said: str) -> RunError:
+        return RunError(f"{self.path}, {name + self.suffix!r}: {said}")
 
-def _numbers(path: Path, name: str, target: npt.NDArray[Any]) -> Floats:
-    if target.ndim not in (1, 2) or target.dtype.kind not in "fiub":
-        raise RunError(
-            f"{path}: {name!r} must be numbers, (cases,) or (cases, outputs), got {target.shape} of {target.dtype}"
+    def cases(self, values: str, roles: Roles, task: str, ragged: bool) -> Cases:
+        x = self.signals(values)
+        lengths = self.lengths(x, ragged).tolist()
+        for row, end in enumerate(lengths):
+            for step, channel in np.argwhere(~np.isfinite(x[row, :end]))[:1]:
+                what = "a value is missing" if np.isnan(x[row, step, channel]) else "a value is not finite"
+                raise self.error(values, f"row {row}, step {step}, column {channel}: {what}")
+        target = (self.numbers if task == "regression" else self.labels)(roles.target, len(x))
+        group, part = (
+            None if name is None else self.get(name, role, len(x)).astype(np.str_)
+            for name, role in ((roles.group, "group"), (roles.part, "split"))
         )
-    values = target.reshape(len(target), -1).astype(np.float64)
-    for row, column in np.argwhere(~np.isfinite(values))[:1]:
-        raise RunError(f"{path}, {name!r}: row {row}, column {column}: a value is missing")
-    return values
+        if part is not None:
+            part = parts(part, lambda row: f"{self.path}, {roles.part!r}, row {row}")
+        return Cases([x[row, :end] for row, end in enumerate(lengths)], target, group, part)
 
+    def signals(self, name: str) -> Floats:
+        x = self.get(name, "the values")
+        if x.ndim not in (2, 3) or not all(x.shape):
+            raise self.error(name, f"must be (cases, time) or (cases, time, channels), got {x.shape}")
+        if x.dtype.kind not in "fiub":
+            raise self.error(name, f"must hold numbers, got {x.dtype}")
+        return x.reshape(*x.shape[:2], -1).astype(np.float64)
 
-def _named(path: Path, arrays: Arrays, name: str, role: str, count: int) -> npt.NDArray[Any]:
-    array = _get(path, arrays, name, role)
-    if array.ndim == 0 or len(array) != count:
-        raise RunError(f"{path}: {name!r} must have {count} rows, one for each sequence, got {array.shape}")
-    return array
+    def lengths(self, x: Floats, ragged: bool) -> npt.NDArray[np.int64]:
+        count, steps = x.shape[:2]
+        if f"lengths{self.suffix}" not in self.arrays:
+            nothing: npt.NDArray[np.bool_] = np.isnan(x).all(axis=2)  # type: ignore[assignment]  # (N, T), no scalar
+            found = ends(nothing) if ragged else np.full(count, steps)
+        else:
+            found = self.get("lengths", "lengths", count)
+            if found.ndim != 1 or found.dtype.kind not in "iu":
+                raise self.error("lengths", f"must be (cases,), whole numbers, got {found.shape} of {found.dtype}")
+        for row in np.flatnonzero((found < 1) | (found > steps))[:1]:
+            raise RunError(f"{self.path}: sequence {row} has a length of {found[row]}; it must be 1 to {steps}")
+        return found.astype(np.int64)
 
+    def labels(self, name: str, count: int) -> Texts:
+        target = self.get(name, "the target", count)
+        if target.ndim == 2 and target.shape[1] == 1:
+            target = target[:, 0]
+        if target.ndim != 1:
+            raise self.error(name, f"must be (cases,), a class for each, got {target.shape}")
+        if target.dtype.kind == "f":
+            for row in np.flatnonzero(~np.isfinite(target))[:1]:
+                raise self.error(name, f"row {row}: a value is missing")
+            for row in np.flatnonzero(target != np.rint(target))[:1]:
+                raise self.error(name, f"row {row}: {target[row]} is not a class; is it a regression?")
+            target = target.astype(np.int64)
+        if target.dtype.kind == "S":
+            target = np.char.decode(target, "utf-8")
+        return target.astype(np.str_)
 
-def _get(path: Path, arrays: Arrays, name: str, role: str) -> npt.NDArray[Any]:
-    if name not in arrays:
-        raise RunError(f"{path} has no array {name!r} for {role}; it has {', '.join(arrays) or 'none'}")
-    return arrays[name]
+    def numbers(self, name: str, count: int) -> Floats:
+        target = self.get(name, "the target", count)
+        if target.ndim not in (1, 2) or target.dtype.kind not in "fiub":
+            said = f"must be numbers, (cases,) or (cases, outputs), got {target.shape} of {target.dtype}"
+            raise self.error(name, said)
+        values = target.reshape(len(target), -1).astype(np.float64)
+        for row, column in np.argwhere(~np.isfinite(values))[:1]:
+            raise self.error(name, f"row {row}, column {column}: a value is missing")
+        return values

@@ -23,11 +23,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .._internal.checks import positive_int
+from .._internal.checks import one_of, positive_int
 from .._internal.files import RunError, lock
 from .dataset import DAMAGED_ARRAY, FileState, Split, Splits, checksum, file_state
 from .download import cache_dir
-from .vocabulary import Stored, Vocabulary, check_level, encode, encode_to, mapped, stored_type, vocabulary_of
+from .vocabulary import LEVELS, Stored, Vocabulary, encode, encode_to, mapped, stored_type, vocabulary_of
 
 LARGE = 16 << 20
 """Bytes of a text whose numbers are no longer kept in memory."""
@@ -57,15 +57,12 @@ class LanguageData:
 
     kind: ClassVar[str]
     task = "language"
+    augment = None
 
     def __post_init__(self) -> None:
         positive_int("steps", self.steps)
         if self.first is not None:
             positive_int("first", self.first)
-
-    @property
-    def augment(self) -> None:
-        return None
 
     def smaller(self, train: int) -> Self:
         return replace(self, first=train)
@@ -92,9 +89,7 @@ class LanguageData:
     def input_size(self) -> int:
         return len(self.vocabulary())
 
-    @property
-    def output_size(self) -> int:
-        return len(self.vocabulary())
+    output_size = input_size
 
 
 @dataclass(frozen=True)
@@ -120,7 +115,7 @@ class TextData(LanguageData):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_level(self.level)
+        one_of("level", self.level, LEVELS)
         if self.most is not None:
             positive_int("most", self.most)
 
@@ -135,7 +130,7 @@ class TextData(LanguageData):
     def takes_long(self) -> Path | None:
         """The text to train on, where it is large and has not been read before."""
         path = self._files()[0]
-        known = not is_large(path) or is_known(path, self.level, self.most, self.encoding)
+        known = not is_large(path) or _vocabulary_place(path, self.level, self.most, self.encoding).exists()
         return None if known else path
 
     def texts(self) -> Texts:
@@ -174,11 +169,8 @@ def _read_texts(
         vocabulary = vocabulary_of(files[0], level, most=most, encoding=encoding)
     found = []
     for file in files:
-        ids: Stored = (
-            stored_text(file, vocabulary, encoding)
-            if is_large(file)
-            else encode(file, vocabulary, encoding=encoding)
-        )
+        read = stored_text if is_large(file) else encode
+        ids: Stored = read(file, vocabulary, encoding=encoding)
         if len(ids) < 2:
             raise RunError(f"{file} has no two {'words' if level == 'word' else 'characters'} to model")
         found.append(torch.from_numpy(ids))
@@ -189,21 +181,20 @@ def is_large(path: Path) -> bool:
     return file_state(path)[0] > LARGE
 
 
-def is_known(path: Path, level: str, most: int | None, encoding: str) -> bool:
-    """Whether a large text has been read before, or else will take its time."""
-    return _place(path, "vocabulary", "json", [level, most, encoding]).exists()
-
-
 def stored_vocabulary(path: Path, level: str, most: int | None, encoding: str) -> Vocabulary:
     """As `vocabulary_of`, or what an earlier call has kept of it."""
 
     def make(out: Path) -> None:
         vocabulary_of(path, level, most=most, encoding=encoding).save(out)
 
-    return _kept(path, "vocabulary", "json", [level, most, encoding], Vocabulary.load, make)
+    return _kept(path, _vocabulary_place(path, level, most, encoding), Vocabulary.load, make)
 
 
-def stored_text(path: Path, vocabulary: Vocabulary, encoding: str) -> Stored:
+def _vocabulary_place(path: Path, level: str, most: int | None, encoding: str) -> Path:
+    return _place(path, "vocabulary", "json", [level, most, encoding])
+
+
+def stored_text(path: Path, vocabulary: Vocabulary, *, encoding: str) -> Stored:
     """The numbers of a text, (N,), in a file."""
     words = hashlib.sha256("\0".join((vocabulary.level, *vocabulary.tokens)).encode("utf-8", "surrogatepass"))
 
@@ -213,27 +204,13 @@ def stored_text(path: Path, vocabulary: Vocabulary, encoding: str) -> Stored:
             raise ValueError(f"{kept} holds something else")
         return found
 
-    return _kept(
-        path,
-        "text",
-        "npy",
-        [words.hexdigest(), encoding],
-        read,
-        lambda out: encode_to(path, vocabulary, out, encoding=encoding),
-    )
+    kept = _place(path, "text", "npy", [words.hexdigest(), encoding])
+    return _kept(path, kept, read, lambda out: encode_to(path, vocabulary, out, encoding=encoding))
 
 
-def _kept(
-    path: Path,
-    kind: str,
-    suffix: str,
-    depends_on: list[Any],
-    read: Callable[[Path], T],
-    make: Callable[[Path], object],
-) -> T:
-    """What was kept of the text, or what `make` now keeps in the file it is given."""
+def _kept(path: Path, kept: Path, read: Callable[[Path], T], make: Callable[[Path], object]) -> T:
+    """What an earlier call has `kept` of the text, or what `make` now writes to the file it is given."""
     before = file_state(path)
-    kept = _place(path, kind, suffix, depends_on)
     damaged = (*DAMAGED_ARRAY, OSError, RunError)
     with suppress(*damaged):  # a folder that only others write to will do
         return read(kept)

@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from .._internal.checks import positive_int
+from .._internal.checks import one_of, positive_int
 from .._internal.files import RunError, read_json, replacing, write_json
 
 UNK, EOS = "<unk>", "<eos>"
@@ -43,7 +43,7 @@ class Vocabulary:
     """By their numbers; `<unk>` is one of them, and `<eos>` where they are words."""
 
     def __post_init__(self) -> None:
-        check_level(self.level)
+        one_of("level", self.level, LEVELS)
         if len(self._index) != len(self.tokens):
             raise ValueError("tokens must be different from each other")
         for token in (UNK, EOS) if self.level == "word" else (UNK,):
@@ -97,11 +97,6 @@ def end_of_line(vocabulary: Vocabulary) -> str:
     return EOS if vocabulary.level == "word" else "\n"
 
 
-def check_level(level: object) -> None:
-    if level not in LEVELS:
-        raise ValueError(f"level must be one of {', '.join(LEVELS)}, got {level!r}")
-
-
 def vocabulary_of(
     path: Path, level: str = "word", *, most: int | None = None, encoding: str = "utf-8"
 ) -> Vocabulary:
@@ -113,7 +108,7 @@ def vocabulary_of(
         most: so many at most, the most frequent, `<unk>` and `<eos>` included.
         encoding: of the text.
     """
-    check_level(level)
+    one_of("level", level, LEVELS)
     if most is not None and positive_int("most", most) < 3:
         raise ValueError(f"most must be at least 3, got {most}")
     counts = _counted_words(path, encoding) if level == "word" else _counted_characters(path, encoding)
@@ -132,8 +127,7 @@ def vocabulary_of(
 
 def encode(path: Path, vocabulary: Vocabulary, *, encoding: str = "utf-8") -> Ids:
     """The text in memory, (N,): four bytes a word or character."""
-    pieces = list(encoded(path, vocabulary, encoding=encoding))
-    return np.concatenate(pieces) if pieces else np.empty(0, np.int32)
+    return np.concatenate([np.empty(0, np.int32), *encoded(path, vocabulary, encoding=encoding)])
 
 
 def encode_to(path: Path, vocabulary: Vocabulary, out: Path, *, encoding: str = "utf-8") -> Stored:
@@ -208,12 +202,10 @@ def blocks(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
             while True:
                 content = file.read(BLOCK)
                 text = decoder.decode(content, not content)
-                if "\0" in text:
-                    at = line + text[: text.index("\0")].count("\n")
-                    raise RunError(f"{path}, line {at}: a zero byte; {_not_text(encoding)}")
-                if (half := _half_character(text)) is not None:
-                    at = line + text[:half].count("\n")
-                    raise RunError(f"{path}, line {at}: half a character; {_not_text(encoding)}")
+                for what, place in (("a zero byte", text.find("\0")), ("half a character", _half_character(text))):
+                    if place >= 0:
+                        at = line + text[:place].count("\n")
+                        raise RunError(f"{path}, line {at}: {what}; {_not_text(encoding)}")
                 if text:
                     yield line, text
                 line += text.count("\n")
@@ -229,13 +221,13 @@ def blocks(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _half_character(text: str) -> int | None:
-    """Where one of the two halves of a character of UTF-16 stands alone, as UTF-7 can have it: no text has it."""
+def _half_character(text: str) -> int:
+    """Where one of the two halves of a character of UTF-16 stands alone, as UTF-7 can have it; −1: nowhere."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
         return error.start
-    return None
+    return -1
 
 
 def _not_text(encoding: str) -> str:

@@ -14,19 +14,11 @@ from ..cells import GRU, LSTM, RNN
 from ..cells.base import default_bound, fill_uniform
 from ..cells.lstm import OneBias
 from ..layers import ACT, EIREHN, RHN, SREHN, SRHN
-from .config import ELASTIC, FIXED, Network, SequenceNetwork
+from .config import ELASTIC, FIXED, SHALLOW, Network, SequenceNetwork
 
 LAYERS: dict[str, Callable[..., Any]] = {
-    "RNN": RNN,
-    "GRU": GRU,
-    "LSTM": LSTM,
-    "RHN": RHN,
-    "SRHN": SRHN,
-    "SREHN": SREHN,
-    "EIREHN": EIREHN,
-    "ACT": ACT,
+    each.__name__: each for each in (RNN, GRU, LSTM, RHN, SRHN, SREHN, EIREHN, ACT)
 }
-DEPTH_NAMES = {"RHN": "depth", "SRHN": "depth", "SREHN": "max_depth", "EIREHN": "max_depth", "ACT": "max_depth"}
 
 
 class Outcome(NamedTuple):
@@ -51,10 +43,9 @@ def build_body(network: Network, input_size: int) -> Any:
     """The layers, batch first, with initial values drawn from torch's generator."""
     if not isinstance(network, SequenceNetwork) or not network.shortcut:
         return _layers(network, input_size, network.num_layers, network.dropout)
-    size = output_size(network)
+    size, above = output_size(network), network.num_layers - 1
     first = _layers(network, input_size, 1, 0.0)
-    above = network.num_layers - 1
-    rest = _layers(network, size, above, 0.0 if above == 1 else network.dropout) if above else None
+    rest = _layers(network, size, above, network.dropout if above > 1 else 0.0) if above else None
     return Shortcut(first, rest, nn.Linear(input_size, size), network.dropout)
 
 
@@ -75,8 +66,8 @@ def _layers(network: Network, input_size: int, count: int, dropout: float) -> An
         raise ValueError(
             f"input_dropout and hidden_dropout belong to the highway networks: with {network.kind} both must be 0"
         )
-    if network.kind in DEPTH_NAMES:
-        options[DEPTH_NAMES[network.kind]] = network.max_depth
+    if network.kind not in SHALLOW:
+        options["depth" if network.kind in FIXED else "max_depth"] = network.max_depth
     if network.kind == "EIREHN":
         options |= {"hyper_size": network.hyper_size, "weight_update": network.weight_update}
     layer = LAYERS[network.kind](input_size, network.hidden_size, count, **options)
@@ -95,7 +86,7 @@ def _layers(network: Network, input_size: int, count: int, dropout: float) -> An
 def run_body(
     layer: nn.Module, x: Tensor | PackedSequence, hx: Any = None, *, max_depth: int | None, with_cost: bool
 ) -> Result:
-    """What layers made by `build_body` put out; the cost of depth where asked for."""
+    """The output of layers made by `build_body`; the cost of depth where asked for."""
     if isinstance(layer, Shortcut):
         return layer(x, hx, max_depth=max_depth, with_cost=with_cost)  # type: ignore[no-any-return]
     if not isinstance(layer, OneBias):
@@ -118,29 +109,26 @@ def _one_step(out: Tensor | PackedSequence) -> Tensor:
 
 
 class Shortcut(nn.Module):
-    """Layers with a linear map of the input added to what the first of them puts out."""
+    """Layers with a linear map of the input added to the output of the first of them."""
 
     def __init__(self, first: nn.Module, rest: nn.Module | None, linear: nn.Linear, dropout: float) -> None:
         super().__init__()
-        self.first, self.linear = first, linear
-        self.rest = rest
+        self.first, self.linear, self.rest = first, linear, rest
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: Tensor | PackedSequence, hx: Any = None, **options: Any) -> Result:
         """As `run_body`."""
-        own, above = (None, None) if hx is None else _cut(hx, _state_rows(self.first))
-        out, state, depth, cost = run_body(self.first, x, own, **options)
-        out = _each(torch.add, out, _each(self.linear, x))
+        rows = 2 if self.first.bidirectional else 1
+        parts = slice(rows), slice(rows, None)
+        own, above = (None if hx is None else tree_map(lambda part, at=at: part[at], hx) for at in parts)
+        first = run_body(self.first, x, own, **options)
+        out = _each(torch.add, first.out, _each(self.linear, x))
         if self.rest is None:
-            return Result(out, state, depth, cost)
-        out, upper, more, costs = run_body(self.rest, _each(self.dropout, out), above, **options)
-        joined = tree_map(lambda one, other: torch.cat([one, other]), state, upper)
-        return Result(
-            out,
-            joined,
-            torch.cat([depth, more]),
-            None if cost is None or costs is None else torch.cat([cost, costs]),
-        )
+            return first._replace(out=out)
+        rest = run_body(self.rest, _each(self.dropout, out), above, **options)
+        state = tree_map(lambda one, other: torch.cat([one, other]), first.state, rest.state)
+        cost = None if first.cost is None or rest.cost is None else torch.cat([first.cost, rest.cost])
+        return Result(rest.out, state, torch.cat([first.depth, rest.depth]), cost)
 
 
 def _each(change: Callable[..., Tensor], *given: Any) -> Any:
@@ -148,11 +136,3 @@ def _each(change: Callable[..., Tensor], *given: Any) -> Any:
     if not isinstance(given[0], PackedSequence):
         return change(*given)
     return given[0]._replace(data=change(*(each.data for each in given)))
-
-
-def _state_rows(layer: Any) -> int:
-    return 2 if layer.bidirectional else 1
-
-
-def _cut(hx: Any, rows: int) -> tuple[Any, Any]:
-    return tree_map(lambda part: part[:rows], hx), tree_map(lambda part: part[rows:], hx)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from .._internal.checks import boolean, positive_int, probability
+from .._internal.checks import boolean, one_of, positive_int, probability
 from .._internal.files import RunError
 from ..cells.weight_update import RENAMED
 
@@ -47,8 +47,7 @@ class Network:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weight_update", RENAMED.get(self.weight_update, self.weight_update))
-        if self.kind not in KINDS:
-            raise ValueError(f"kind must be one of {', '.join(KINDS)}, got {self.kind!r}")
+        one_of("kind", self.kind, KINDS)
         for name in ("hidden_size", "num_layers", "max_depth"):
             positive_int(name, getattr(self, name))
         if set(self.start) - {"weight_bound"} and self.kind not in FIXED + ELASTIC:
@@ -71,8 +70,7 @@ class SequenceNetwork(Network):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.pooling not in POOLINGS:
-            raise ValueError(f"pooling must be one of {', '.join(POOLINGS)}, got {self.pooling!r}")
+        one_of("pooling", self.pooling, POOLINGS)
 
 
 @dataclass(frozen=True)

@@ -93,12 +93,12 @@ def generate(
     seed: int = 0,
     max_depth: int | None = None,
 ) -> Iterator[Token]:
-    """The prompt and then `tokens` more, each drawn from what the model expects after all before it.
+    """The prompt and then `tokens` more, each drawn from what the model predicts after all before it.
 
     The state is carried on, so that a token costs the same wherever it stands. The same seed gives the same text.
-    A line begins before the prompt, as texts that were learned from begin. Temperature 0 takes the likeliest. With
-    `top_p` below 1 the unlikely ones are left out: drawn are the likeliest, as few as have that chance together
-    (nucleus sampling, Holtzman et al. 2020).
+    A line begins before the prompt, as training texts begin. Temperature 0 takes the likeliest token. With `top_p`
+    below 1 only the likeliest tokens are drawn, as few as have that probability together (nucleus sampling,
+    Holtzman et al. 2020).
 
     >>> tokens = generate(model, model.tokens, read_prompt("the company said", model.tokens).ids)  # doctest: +SKIP
     """
@@ -110,32 +110,23 @@ def generate(
         raise ValueError(f"seed must be at least 0 and below 2**63, got {seed}")
     random = torch.Generator().manual_seed(seed)
     model = model.eval()
-    reader = _Reader(model, max_depth)
-    logits = None
+    state: Any = None
+    logits = torch.zeros(len(vocabulary), dtype=torch.float64)  # before anything is read all are equally likely
+
+    def read(index: int) -> float:
+        """The depth taken; one call of one shape for each token."""
+        nonlocal state, logits
+        outcome = model.run(torch.tensor([[index]], device=model.bias.device), state, max_depth=max_depth)
+        state, logits = outcome.state, outcome.prediction[0, 0].double().cpu()  # (V,)
+        return outcome.depth.double().mean().item()
+
     for index in beginning(vocabulary):
-        logits, _ = reader.read(index)
+        read(index)
     for index in prompt:
-        logits, depth = reader.read(index)
-        yield Token(vocabulary.tokens[index], depth, True)
+        yield Token(vocabulary.tokens[index], read(index), True)
     for _ in range(tokens):
-        index = _draw(logits, temperature, top_p, random, len(vocabulary))
-        logits, depth = reader.read(index)
-        yield Token(vocabulary.tokens[index], depth, False)
-
-
-class _Reader:
-    """Reads on token by token, one call of one shape each."""
-
-    def __init__(self, model: LanguageModel, max_depth: int | None) -> None:
-        self.model, self.max_depth = model, max_depth
-        self.device = model.embedding.weight.device
-        self.state: Any = None
-
-    def read(self, index: int) -> tuple[Tensor, float]:
-        """Logits of what comes next, (V,), and the depth taken."""
-        outcome = self.model.run(torch.tensor([[index]], device=self.device), self.state, max_depth=self.max_depth)
-        self.state = outcome.state
-        return outcome.prediction[0, 0].double().cpu(), outcome.depth.double().mean().item()
+        index = _draw(logits, temperature, top_p, random)
+        yield Token(vocabulary.tokens[index], read(index), False)
 
 
 def beginning(vocabulary: Vocabulary) -> list[int]:
@@ -144,11 +135,9 @@ def beginning(vocabulary: Vocabulary) -> list[int]:
     return [int(each) for each in vocabulary.encode([mark])] if mark in vocabulary else []
 
 
-def _draw(logits: Tensor | None, temperature: float, top_p: float, random: torch.Generator, size: int) -> int:
-    if logits is None:  # nothing was read: all are alike
-        logits = torch.zeros(size, dtype=torch.float64)
+def _draw(logits: Tensor, temperature: float, top_p: float, random: torch.Generator) -> int:
     if not logits.isfinite().all():
-        raise ValueError("what the model expects is no number: its training has diverged")
+        raise ValueError("the logits are not finite: the training of this model has diverged")
     if temperature == 0:
         return int(logits.argmax())
     chances = ((logits - logits.max()) / temperature).softmax(0)  # the likeliest, where this is nearly 0

@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from .._internal.checks import one_of
 from .._internal.files import RunError, read_json
 from ..data.dataset import Scaling
 from .config import LanguageNetwork, SequenceNetwork, network_fields
@@ -27,21 +28,22 @@ def load(run: str | os.PathLike[str], *, seed: int | None = None, which: str = "
 
     Args:
         run: the folder that `eirehn train` or `eirehn reproduce` wrote.
-        seed: which of the members trained together; where None, the one with the best validation figure, or
-            with the least training loss where nothing was held out for validation.
-        which: "best", the values of its best epoch on validation data, the last where there are none, or "last",
+        seed: which of the seeds trained together; where None, the one with the best validation metric, or with the
+            least training loss where nothing was held out for validation.
+        which: "best", the weights of its best epoch on validation data, the last where there are none, or "last",
             those of the last epoch.
         device: where to put it.
 
     >>> model = eirehn.load("runs/ei-rehn-20")  # doctest: +SKIP
     >>> prediction = model(x)  # doctest: +SKIP
     """
-    if which not in KEPT:
-        raise ValueError(f"which must be one of {', '.join(KEPT)}, got {which!r}")
+    one_of("which", which, KEPT)
     folder = Path(run)
     about = read_about(folder)
     model = _blank(about, folder)
-    index = _member(about, seed, folder)
+    if seed is not None and seed not in about["seeds"]:
+        raise ValueError(f"seed must be one of {', '.join(map(str, about['seeds']))} in {folder}, got {seed}")
+    index = best_member(about, seed)
     if which == "best" and about["best_score"][index] is None:
         raise RunError(
             f"{folder} has no best epoch of seed {about['seeds'][index]}: it has diverged, or not got there"
@@ -112,13 +114,6 @@ def _blank(about: dict[str, Any], folder: Path) -> SequenceModel | LanguageModel
 
 def read_scaling(content: Mapping[str, Any]) -> Scaling:
     return Scaling(**{name: tuple(float(value) for value in values) for name, values in content.items()})
-
-
-def _member(about: Any, seed: int | None, folder: Path) -> int:
-    seeds = about["seeds"]
-    if seed is not None and seed not in seeds:
-        raise ValueError(f"seed must be one of {', '.join(map(str, seeds))} in {folder}, got {seed}")
-    return best_member(about, seed)
 
 
 def best_member(about: Any, seed: int | None = None) -> int:

@@ -48,7 +48,8 @@ class PointerSentinel(nn.Module):
         keys = torch.cat([memory.outputs.to(out.dtype), out], 1)  # (B, L + T, H)
         words = torch.cat([memory.words, tokens], 1)  # (B, L + T)
         queries = torch.tanh(self.query(out if asking is None else asking))  # (B, T, H)
-        scores = queries @ torch.cat([keys, self._sentinels(out)], 1).transpose(1, 2)
+        sentinels = self.sentinel.to(out.dtype).expand(out.size(0), 1, -1)
+        scores = queries @ torch.cat([keys, sentinels], 1).transpose(1, 2)
         shares = at_least_float32(scores).masked_fill(~self._in_sight(words, out.size(1)), -torch.inf).softmax(-1)
         pointed, left = shares[..., :-1], shares[..., -1:]  # (B, T, L + T), (B, T, 1)
         memory = Memory(keys[:, -self.window :], words[:, -self.window :])
@@ -64,9 +65,6 @@ class PointerSentinel(nn.Module):
     def empty(self, out: Tensor) -> Memory:
         words = out.new_full((out.size(0), self.window), -1, dtype=torch.int64)
         return Memory(out.new_zeros(*words.shape, out.size(-1)), words)
-
-    def _sentinels(self, out: Tensor) -> Tensor:
-        return self.sentinel.to(out.dtype).expand(out.size(0), 1, -1)
 
     def _in_sight(self, words: Tensor, steps: int) -> Tensor:
         """What each step may point at, (B, T, L + T + 1): the window up to itself, and the sentinel."""

@@ -1,4 +1,4 @@
-"""How unexpected each token of a text comes to a language model, and how deep it goes for it."""
+"""The surprisal of each token of a text under a language model, and the depth it takes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def score(
     model = model.eval()
     line, place = 1, 0
     end = end_of_line(vocabulary)
-    for token, bits, depth, opened in (_apart if apart else _in_one)(model, vocabulary, tokens, max_depth):
+    for token, bits, depth, opened in _read(model, vocabulary, tokens, max_depth, apart):
         place += 1
         yield Scored(line, place, token, token in vocabulary, bits, depth, opened)
         if token == end:
@@ -80,20 +80,15 @@ def score(
 _Told = tuple[str, float, float, float | None]
 
 
-def _in_one(
-    model: LanguageModel, vocabulary: Vocabulary, tokens: Iterable[str], max_depth: int | None
+def _read(
+    model: LanguageModel, vocabulary: Vocabulary, tokens: Iterable[str], max_depth: int | None, apart: bool
 ) -> Iterator[_Told]:
-    reader = _Reader(model, vocabulary, 1, max_depth)
-    left = iter(tokens)
-    while window := list(islice(left, WINDOW)):
-        yield from _told(window, reader.read(_numbers(vocabulary, [window])), 0)
-
-
-def _apart(
-    model: LanguageModel, vocabulary: Vocabulary, tokens: Iterable[str], max_depth: int | None
-) -> Iterator[_Told]:
-    left = _lines(tokens, end_of_line(vocabulary))
-    for side in _sides(left):
+    if not apart:
+        reader, left = _Reader(model, vocabulary, 1, max_depth), iter(tokens)
+        while window := list(islice(left, WINDOW)):
+            yield from _told(window, reader.read(_numbers(vocabulary, [window])), 0)
+        return
+    for side in _sides(_lines(tokens, end_of_line(vocabulary))):
         reader = _Reader(model, vocabulary, len(side), max_depth)
         parts = [reader.read(each) for each in _numbers(vocabulary, side).split(max(1, WINDOW // len(side)), 1)]
         whole = [torch.cat(found, 1) for found in zip(*parts, strict=True)]
@@ -156,6 +151,6 @@ class _Reader:
         self.expected, self.state = outcome.prediction[:, -1:].to(self.expected), outcome.state
         nats = F.cross_entropy(expected.flatten(0, 1), tokens.flatten(), reduction="none").view(tokens.shape)
         if not nats.isfinite().all():
-            raise ValueError("what the model expects is no number: its training has diverged")
+            raise ValueError("the logits are not finite: the training of this model has diverged")
         found = [nats.double().abs() / math.log(2), outcome.depth.double().mean(0)]
         return found if outcome.cost is None else [*found, outcome.cost.double().mean(0)]

@@ -6,6 +6,7 @@ import copy
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -17,17 +18,18 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from .._internal.checks import boolean, finite, positive_int
-from ..data.dataset import Split, Splits, check_single, moments
+from .._internal.checks import boolean, finite, one_of, positive_int
+from ..data.dataset import Split, Splits, check_single
 from ..models import ELASTIC, FIXED, Outcome, Scaling, SequenceModel, SequenceNetwork
 from ..training.config import PARTS, Hardware, Recipe
-from .cases import Cases, batches, channels, chosen, read_cases, steps
+from .cases import Cases, batches, channels, chosen, read_cases
 
 AT_ONCE = 256
 """Sequences that are predicted at once: memory does not grow with their number."""
 ACCELERATORS = {"auto": "auto", "cpu": "cpu", "cuda": "gpu", "gpu": "gpu"}
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ElasticEstimator(BaseEstimator):
     """Settings that all estimators have.
 
@@ -37,7 +39,7 @@ class ElasticEstimator(BaseEstimator):
         num_layers: layers, one above the other.
         max_depth: inner steps of a time step, at most.
         bidirectional: read each sequence both ways.
-        pooling: what the answer is told from: the "mean" of the outputs over time, or the "last" one.
+        pooling: what the prediction is made from: the "mean" of the outputs over time, or the "last" one.
         dropout: share of the state, one mask per sequence, and of what goes from layer to layer that is dropped in
             training; of RNN, GRU, LSTM and ACT the latter alone.
         price: price of depth: the higher, the fewer inner steps a time step takes.
@@ -58,52 +60,27 @@ class ElasticEstimator(BaseEstimator):
         verbose: show how far the training is.
     """
 
-    def __init__(
-        self,
-        *,
-        kind: str = "EIREHN",
-        hidden_size: int = 32,
-        num_layers: int = 1,
-        max_depth: int = 5,
-        bidirectional: bool = False,
-        pooling: str = "mean",
-        dropout: float = 0.0,
-        price: float = 0.0,
-        early: float = 0.0,
-        epochs: int = 100,
-        batch_size: int = 16,
-        learning_rate: float = 0.01,
-        weight_decay: float = 0.01,
-        standardise: bool = True,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        patience: int = 10,
-        members: int = 1,
-        random_state: Any = None,
-        device: str = "auto",
-        verbose: bool = False,
-    ) -> None:
-        self.kind = kind
-        self.hidden_size = hidden_size
-        self.num_layers = num_layers
-        self.max_depth = max_depth
-        self.bidirectional = bidirectional
-        self.pooling = pooling
-        self.dropout = dropout
-        self.price = price
-        self.early = early
-        self.epochs = epochs
-        self.batch_size = batch_size
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.standardise = standardise
-        self.early_stopping = early_stopping
-        self.validation_fraction = validation_fraction
-        self.patience = patience
-        self.members = members
-        self.random_state = random_state
-        self.device = device
-        self.verbose = verbose
+    kind: str = "EIREHN"
+    hidden_size: int = 32
+    num_layers: int = 1
+    max_depth: int = 5
+    bidirectional: bool = False
+    pooling: str = "mean"
+    dropout: float = 0.0
+    price: float = 0.0
+    early: float = 0.0
+    epochs: int = 100
+    batch_size: int = 16
+    learning_rate: float = 0.01
+    weight_decay: float = 0.01
+    standardise: bool = True
+    early_stopping: bool = False
+    validation_fraction: float = 0.1
+    patience: int = 10
+    members: int = 1
+    random_state: Any = None
+    device: str = "auto"
+    verbose: bool = False
 
     def depths(self, X: Any, *, max_depth: int | None = None) -> Any:
         """Where a sequence needed thought: the inner steps of each time step, a mean over layers, directions and
@@ -145,8 +122,7 @@ class ElasticEstimator(BaseEstimator):
         )
 
     def _recipe(self, data: Any) -> Recipe:
-        if self.device not in ACCELERATORS:
-            raise ValueError(f"device must be one of {', '.join(ACCELERATORS)}, got {self.device!r}")
+        one_of("device", self.device, ACCELERATORS)
         first = check_random_state(self.random_state).randint(2**31 - 1)
         return Recipe(
             name=type(self).__name__,
@@ -169,7 +145,7 @@ class ElasticEstimator(BaseEstimator):
         )
 
     def _train(self, data: Any, scaling: Scaling) -> list[SequenceModel]:
-        from ..training.trainer import train_in_memory
+        from ..training.in_memory import train_in_memory
 
         with _display(boolean("verbose", bool(self.verbose))) as tell:
             patience = whole("patience", self.patience) if self.early_stopping else None
@@ -185,18 +161,14 @@ class ElasticEstimator(BaseEstimator):
         everything = np.arange(count)
         if not self.early_stopping:
             return everything, everything[:0]
-        share = self._share()
+        share = finite("validation_fraction", self.validation_fraction)
+        if not 0 < share < 1:
+            raise ValueError(f"validation_fraction must be above 0 and below 1, got {share!r}")
         random = np.random.default_rng(check_random_state(self.random_state).randint(2**31 - 1))
         out, rest = hold_out(everything, share, classes, None, random)
         if not len(out) or not len(rest):
             raise ValueError(f"early_stopping needs sequences to hold out, got n_samples={count}")
         return rest, out
-
-    def _share(self) -> float:
-        share = finite("validation_fraction", self.validation_fraction)
-        if not 0 < share < 1:
-            raise ValueError(f"validation_fraction must be above 0 and below 1, got {share!r}")
-        return share
 
     def _cases(self, X: Any) -> Cases:
         check_is_fitted(self)
@@ -231,11 +203,10 @@ class ElasticEstimator(BaseEstimator):
 
 
 def splits_of(cases: Cases, target: Tensor, rows: Sequence[Any], scaling: Scaling) -> Splits:
-    """The sequences of each of `rows`, standardised; no validation data are no reason to fail."""
-    parts = []
-    for own in rows:
-        parts.append(_split(chosen(cases, own), target[torch.from_numpy(own)], scaling, channels(cases)))
-    train, validation = parts
+    """The sequences `rows` for training and for validation, of which there may be none, standardised."""
+    train, validation = (
+        _split(chosen(cases, own), target[torch.from_numpy(own)], scaling, channels(cases)) for own in rows
+    )
     return Splits(train, validation, validation)
 
 
@@ -246,13 +217,6 @@ def _split(cases: Cases, target: Tensor, scaling: Scaling, width: int) -> Split:
     inputs = scaling.inputs(x, torch.empty(0))
     check_single(inputs, "X")
     return Split(inputs, target, lengths)
-
-
-def input_moments(cases: Cases, rows: Any, standardise: bool) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Of the sequences `rows`, those to train on."""
-    return (
-        moments(steps(chosen(cases, rows))) if standardise else ((0.0,) * channels(cases), (1.0,) * channels(cases))
-    )
 
 
 def whole(name: str, value: Any) -> int:

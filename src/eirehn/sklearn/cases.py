@@ -33,7 +33,9 @@ def read_cases(estimator: BaseEstimator, X: Any, *, reset: bool) -> Cases:
         if len(channels) > 1:
             raise ValueError(f"X: all sequences must have as many channels, got {sorted(channels)}")
     elif isinstance(X, (np.ndarray, list, tuple)) and np.ndim(X) == 3:
-        _check_finite(X)
+        if isinstance(X, np.ndarray) and X.dtype.kind == "f":  # whatever else is wrong, scikit-learn says
+            for row, step, channel in np.argwhere(~np.isfinite(X))[:1]:
+                raise ValueError(f"X contains NaN or infinity: sequence {row}, step {step}, column {channel}")
         if 0 in np.shape(X):
             raise ValueError(f"X: there must be cases, steps and channels, got {np.shape(X)}")
         cases = check_array(X, allow_nd=True, dtype=(np.float64, np.float32), input_name="X", estimator=estimator)
@@ -53,21 +55,18 @@ def channels(cases: Cases) -> int:
 
 def steps(cases: Cases) -> Floats:
     """All steps of all sequences, (steps, X)."""
-    return (
-        np.concatenate(cases).astype(np.float64)
-        if isinstance(cases, list)
-        else cases.reshape(-1, cases.shape[2]).astype(np.float64)
-    )
+    whole = np.concatenate(cases) if isinstance(cases, list) else cases.reshape(-1, cases.shape[2])
+    return whole.astype(np.float64)
 
 
-def batches(cases: Cases, size: int, dtype: npt.DTypeLike = np.float64) -> Iterator[tuple[Tensor, Tensor | None]]:
+def batches(cases: Cases, size: int) -> Iterator[tuple[Tensor, Tensor | None]]:
     """`size` sequences at a time, (B, T, X), with their lengths where these differ."""
     for first in range(0, len(cases), size):
         part = cases[first : first + size]
         if isinstance(part, list):
-            yield padded(part, dtype)
+            yield padded(part, np.float64)
         else:
-            yield torch.from_numpy(np.array(part, dtype)), None
+            yield torch.from_numpy(np.array(part, np.float64)), None
 
 
 def _is_ragged(X: Any) -> bool:
@@ -81,7 +80,7 @@ def _is_ragged(X: Any) -> bool:
     try:
         np.asarray(X)
     except ValueError:  # of unequal lengths
-        return all(np.ndim(_first(each)) == 0 or np.ndim(_first(each)) == 1 for each in X)
+        return all(np.ndim(_first(each)) < 2 for each in X)
     return False
 
 
@@ -101,10 +100,3 @@ def _sequence(each: Any, index: int) -> Floats:
     for step, channel in np.argwhere(~np.isfinite(array))[:1]:
         raise ValueError(f"X contains NaN or infinity: sequence {index}, step {step}, column {channel}")
     return array
-
-
-def _check_finite(X: Any) -> None:
-    """In words that say where; whatever else is wrong, scikit-learn says."""
-    if isinstance(X, np.ndarray) and X.dtype.kind == "f" and not np.isfinite(X).all():
-        row, step, channel = np.argwhere(~np.isfinite(X))[0]
-        raise ValueError(f"X contains NaN or infinity: sequence {row}, step {step}, column {channel}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,13 +14,15 @@ from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_consistent_length, column_or_1d
 
+from ..data.dataset import moments
 from ..models import Scaling
-from .base import ElasticEstimator, input_moments, splits_of
-from .cases import channels, read_cases
+from .base import ElasticEstimator, splits_of
+from .cases import channels, chosen, read_cases, steps
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ElasticClassifier(ClassifierMixin, ElasticEstimator):
-    """Tells classes of sequences apart by a network of elastic depth.
+    """Classifies sequences by a network of elastic depth.
 
     `X` is (cases, time, channels), a table (cases, time) of one channel, or a list of sequences of any lengths.
     All settings but this one are those of `ElasticEstimator`:
@@ -32,60 +35,12 @@ class ElasticClassifier(ClassifierMixin, ElasticEstimator):
     >>> model.predict_proba(X2)  # doctest: +SKIP
     """
 
-    def __init__(
-        self,
-        *,
-        kind: str = "EIREHN",
-        hidden_size: int = 32,
-        num_layers: int = 1,
-        max_depth: int = 5,
-        bidirectional: bool = False,
-        pooling: str = "mean",
-        dropout: float = 0.2,
-        price: float = 0.0,
-        early: float = 0.0,
-        epochs: int = 100,
-        batch_size: int = 16,
-        learning_rate: float = 0.01,
-        weight_decay: float = 0.01,
-        class_weight: Mapping[Any, float] | str | None = None,
-        standardise: bool = True,
-        early_stopping: bool = False,
-        validation_fraction: float = 0.1,
-        patience: int = 10,
-        members: int = 1,
-        random_state: Any = None,
-        device: str = "auto",
-        verbose: bool = False,
-    ) -> None:
-        super().__init__(
-            kind=kind,
-            hidden_size=hidden_size,
-            num_layers=num_layers,
-            max_depth=max_depth,
-            bidirectional=bidirectional,
-            pooling=pooling,
-            dropout=dropout,
-            price=price,
-            early=early,
-            epochs=epochs,
-            batch_size=batch_size,
-            learning_rate=learning_rate,
-            weight_decay=weight_decay,
-            standardise=standardise,
-            early_stopping=early_stopping,
-            validation_fraction=validation_fraction,
-            patience=patience,
-            members=members,
-            random_state=random_state,
-            device=device,
-            verbose=verbose,
-        )
-        self.class_weight = class_weight
+    dropout: float = 0.2
+    class_weight: Mapping[Any, float] | str | None = None
 
     def fit(self, X: Any, y: Any) -> Self:
         """Trains on sequences `X` of the classes `y` (cases,)."""
-        from ..training.trainer import Tensors
+        from ..training.in_memory import Tensors
 
         if y is None:
             raise ValueError("This ElasticClassifier estimator requires y to be passed, but the target y is None")
@@ -98,7 +53,7 @@ class ElasticClassifier(ClassifierMixin, ElasticEstimator):
             raise ValueError(f"there must be more than one class in y, got 1 class: {self.classes_.tolist()[0]!r}")
         self.n_channels_in_ = channels(cases)
         rows = self._held_out(len(cases), codes)
-        scaling = Scaling(*input_moments(cases, rows[0], self.standardise))
+        scaling = Scaling(*moments(steps(chosen(cases, rows[0])), self.standardise))
         splits = splits_of(cases, torch.from_numpy(codes.astype(np.int64)), rows, scaling)
         weights = self._weights(y[rows[0]])
         data = Tensors(splits, "classification", len(self.classes_), weights=weights)

@@ -12,8 +12,8 @@ from sklearn.utils.validation import check_array, check_consistent_length
 
 from ..data.dataset import check_single, moments
 from ..models import Scaling
-from .base import ElasticEstimator, input_moments, splits_of
-from .cases import channels, read_cases
+from .base import ElasticEstimator, splits_of
+from .cases import channels, chosen, read_cases, steps
 
 
 class ElasticRegressor(RegressorMixin, ElasticEstimator):
@@ -32,7 +32,7 @@ class ElasticRegressor(RegressorMixin, ElasticEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Trains on sequences `X` and their numbers `y`, (cases,) or (cases, outputs)."""
-        from ..training.trainer import Tensors
+        from ..training.in_memory import Tensors
 
         if y is None:
             raise ValueError("This ElasticRegressor estimator requires y to be passed, but the target y is None")
@@ -45,10 +45,8 @@ class ElasticRegressor(RegressorMixin, ElasticEstimator):
         self.n_channels_in_ = channels(cases)
         target = y.reshape(len(y), -1)
         rows = self._held_out(len(cases), None)
-        answers = (
-            moments(target[rows[0]]) if self.standardise else ((0.0,) * target.shape[1], (1.0,) * target.shape[1])
-        )
-        scaling = Scaling(*input_moments(cases, rows[0], self.standardise), *answers)
+        answers = moments(target[rows[0]], self.standardise)
+        scaling = Scaling(*moments(steps(chosen(cases, rows[0])), self.standardise), *answers)
         with np.errstate(over="ignore"):
             scaled = torch.from_numpy(((target - answers[0]) / answers[1]).astype(np.float32))
         check_single(scaled, "y")

@@ -40,7 +40,11 @@ def write(estimator: BaseEstimator, path: Path) -> None:
         },
         "scaling": None if first.scaling is None else asdict(first.scaling),
         "members": len(members),
-        "fitted": {name: _plain(name, value) for name, value in _fitted(estimator).items()},
+        "fitted": {
+            name: _plain(name, value)
+            for name, value in vars(estimator).items()
+            if name.endswith("_") and not name.startswith("_") and name != "members_"
+        },
     }
     values = {
         f"{index}.{name}": value.detach().contiguous()
@@ -50,14 +54,6 @@ def write(estimator: BaseEstimator, path: Path) -> None:
     header = {"eirehn": json.dumps(about, ensure_ascii=False, allow_nan=False)}
     with replacing(path) as file:
         file.write(save(values, header))
-
-
-def _fitted(estimator: BaseEstimator) -> dict[str, Any]:
-    return {
-        name: value
-        for name, value in vars(estimator).items()
-        if name.endswith("_") and not name.startswith("_") and name != "members_"
-    }
 
 
 def _plain(name: str, value: Any) -> Any:
@@ -116,16 +112,14 @@ def read(kind: type[BaseEstimator], path: Path) -> Any:
 
 
 def _content(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load
+    from safetensors import SafetensorError, safe_open
 
     try:
         if (size := path.stat().st_size) > LARGEST:
             raise RunError(f"{path} is refused: it has {size:,} bytes")
-        whole = path.read_bytes()
-        values = load(whole)
-        length = int.from_bytes(whole[:8], "little")
-        about = json.loads(json.loads(whole[8 : 8 + length])["__metadata__"]["eirehn"])
+        with safe_open(path, "pt") as file:
+            values = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
+            about = json.loads(file.metadata()["eirehn"])
         if not isinstance(about, dict):
             raise ValueError("its header is no mapping")
     except OSError as error:

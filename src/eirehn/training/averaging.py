@@ -46,10 +46,8 @@ class Averages:
         return {"values": self.values, "steps": self.steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.values, self.steps = (
-            list(state["values"]),
-            state.get("steps", 1 << 40),
-        )  # states of version 0.1 may lack it
+        self.values = list(state["values"])
+        self.steps = state.get("steps", 1 << 40)  # states of version 0.1 may lack it
 
 
 class Best:
@@ -60,15 +58,10 @@ class Best:
         self.epoch = torch.full((ensemble.size,), -1)
         self.values = {name: value.clone() for name, value in ensemble.values().items()}
 
-    def consider(self, score: Tensor, epoch: int, ensemble: Ensemble) -> None:
-        """This epoch where it is better, which NaN never is: a member that diverges keeps what it had."""
-        self._take(score < self.score, score, epoch, ensemble)
-
-    def take(self, score: Tensor, epoch: int, ensemble: Ensemble) -> None:
-        """This epoch in place of the one before, better or not, unless it has diverged."""
-        self._take(score.isfinite(), score, epoch, ensemble)
-
-    def _take(self, better: Tensor, score: Tensor, epoch: int, ensemble: Ensemble) -> None:
+    def take(self, score: Tensor, epoch: int, ensemble: Ensemble, *, if_better: bool) -> None:
+        """This epoch in place of the one before, always or where it is better, unless it has diverged: NaN and
+        infinity are never better."""
+        better = score < self.score if if_better else score.isfinite()
         self.score[better] = score[better]
         self.epoch[better] = epoch
         for name, value in ensemble.values().items():

@@ -26,8 +26,8 @@ class Stopped(Exception):  # noqa: N818  # no error: it was asked for
 
 
 class History(pl.Callback):
-    """The figures of every epoch and seed, in a CSV file and in the loggers; a part of the training's state, so
-    that a run that was stopped and went on has the history of one that was not."""
+    """The metrics of every epoch and seed, in a CSV file and in the loggers; a part of the training's state, so
+    that a resumed run has the history of one that was not stopped."""
 
     def __init__(self, path: Path, seeds: Sequence[int]) -> None:
         self.path, self.seeds = path, tuple(seeds)
@@ -43,24 +43,18 @@ class History(pl.Callback):
             flat = {
                 f"{name}/seed_{seed}": value
                 for name, values in figures.items()
-                for seed, value in self._named(values)
+                for seed, value in zip(self.seeds, values, strict=True)
             }
             logger.log_metrics(flat, step=len(self.epochs))
 
-    def _named(self, values: Sequence[float]) -> list[tuple[int, float]]:
-        return list(zip(self.seeds, values, strict=True))
-
     def write(self) -> None:
-        if self.epochs:
-            write_text(self.path, self.csv())
-
-    def csv(self) -> str:
-        names = list(self.epochs[0])
-        lines = [",".join(["epoch", "seed", *names])]
+        if not self.epochs:
+            return
+        rows: list[list[Any]] = [["epoch", "seed", *self.epochs[0]]]
         for number, figures in enumerate(self.epochs, 1):
             for index, seed in enumerate(self.seeds):
-                lines.append(",".join([str(number), str(seed), *(repr(figures[name][index]) for name in names)]))
-        return "\n".join(lines) + "\n"
+                rows.append([number, seed, *(figures[name][index] for name in self.epochs[0])])
+        write_text(self.path, "".join(",".join(map(str, row)) + "\n" for row in rows))
 
     def state_dict(self) -> dict[str, Any]:
         return {"epochs": self.epochs}
@@ -118,7 +112,9 @@ class Saving(pl.Callback):
         )
 
     def _save_if_due(self, trainer: pl.Trainer, task: pl.LightningModule, *, last: bool = False) -> None:
-        stop = self._asked_to_stop(trainer)
+        stop = self._asked is not None
+        if trainer.world_size > 1:
+            stop = trainer.strategy.reduce_boolean_decision(stop, all=False)
         # Several processes must agree to save, and their clocks do not.
         # And where saving itself takes long, it is done more seldom.
         wait = max(self.seconds, 50 * self._cost)
@@ -137,11 +133,6 @@ class Saving(pl.Callback):
         self._cost = self._saved - now
         if stop:
             raise Stopped
-
-    def _asked_to_stop(self, trainer: pl.Trainer) -> bool:
-        if trainer.world_size == 1:
-            return self._asked is not None
-        return trainer.strategy.reduce_boolean_decision(self._asked is not None, all=False)
 
     def teardown(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:
         for number, handler in self._handlers.items():
@@ -199,20 +190,9 @@ class Telling(pl.Callback):
     def _tell(self, trainer: pl.Trainer, epoch: int) -> None:
         self._told = time.monotonic()
         if trainer.is_global_zero:
-            epochs = trainer.max_epochs or 1
-            steps = int(epochs * trainer.num_training_batches)
-            self.tell(
-                Event(
-                    self.run,
-                    trainer.global_step,
-                    steps,
-                    epoch,
-                    epochs,
-                    self._figures,
-                    self._stopped,
-                    trainer.should_stop,
-                )
-            )
+            step, epochs = trainer.global_step, trainer.max_epochs or 1
+            steps, ended = int(epochs * trainer.num_training_batches), trainer.should_stop
+            self.tell(Event(self.run, step, steps, epoch, epochs, self._figures, self._stopped, ended))
 
 
 def seeds_in_words(seeds: Sequence[int]) -> str:

@@ -34,28 +34,20 @@ class WholeFiles(CheckpointIO):
     def load_checkpoint(
         self, path: Any, map_location: Any = None, weights_only: bool | None = True
     ) -> dict[str, Any]:
-        return read_checkpoint(Path(path), map_location)
+        try:
+            whole = Path(path).read_bytes()
+        except OSError as error:
+            raise RunError(f"cannot read {path}: {error.strerror}") from error
+        start = len(MARK) + hashlib.sha256().digest_size
+        content = memoryview(whole)[start:]
+        if whole.startswith(KIND) and not whole.startswith(MARK):
+            raise RunError(f"{path} is of another version of eirehn; use that, or move it away to train anew")
+        if whole[:start] != MARK + hashlib.sha256(content).digest():
+            raise RunError(f"{path} is damaged; move it away to train from the start")
+        return torch.load(io.BytesIO(content), map_location=map_location or "cpu", weights_only=True)  # type: ignore[no-any-return]
 
     def remove_checkpoint(self, path: Any) -> None:
         Path(path).unlink(missing_ok=True)
-
-
-def read_checkpoint(path: Path, map_location: Any = None) -> dict[str, Any]:
-    """What `WholeFiles` wrote, if every byte of it is as it was."""
-    try:
-        whole = path.read_bytes()
-    except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror}") from error
-    start = len(MARK) + hashlib.sha256().digest_size
-    content = memoryview(whole)[start:]
-    if whole.startswith(KIND) and not whole.startswith(MARK):
-        raise RunError(f"{path} is of another version of eirehn; go on with that, or move it away to train anew")
-    if whole[:start] != MARK + hashlib.sha256(content).digest():
-        raise RunError(f"{path} is damaged; move it away to train from the start")
-    checkpoint: dict[str, Any] = torch.load(
-        io.BytesIO(content), map_location=map_location or "cpu", weights_only=True
-    )
-    return checkpoint
 
 
 def generator_states() -> dict[str, Any]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
+from operator import itemgetter
 from typing import Any
 
 import torch
@@ -49,8 +50,8 @@ class Ensemble(nn.Module):
     ) -> Outcome:
         """The outcomes of all members, stacked, for `x` (M, B, T, X) that ends after `lengths` (M, B) steps and for
         states `hx` as an outcome has them; with a `target` (M, B, T) see `LanguageModel.run`."""
-        options = {"max_depth": max_depth, "with_cost": with_cost}
-        prediction, state, depth, *cost = self._run(x, hx, target, lengths, **options)
+        found = self._run(x, hx, target, lengths, max_depth=max_depth, with_cost=with_cost)
+        prediction, state, depth, *cost = found
         return Outcome(prediction, state, depth, cost[0] if cost else None)
 
     def _run(self, x: Tensor, hx: Any, target: Tensor | None, lengths: Tensor | None, **options: Any) -> Any:
@@ -59,10 +60,11 @@ class Ensemble(nn.Module):
         values = {f"model.{name}": value for name, value in zip(self.names, self.stacked, strict=True)}
         # One after the other where vmap cannot run the layers, or each member's batch is packed in its own way.
         if self.size == 1 or lengths is not None or by_torch:
-            each = [
-                self._alone(form, own, index, x, hx, target, lengths, options)
-                for index, own in enumerate(_unstacked(values))
-            ]
+            each = []
+            for index, own in enumerate(_unstacked(values)):
+                given = tree_map_only(Tensor, itemgetter(index), (x, hx, target))
+                more = {} if lengths is None else {"lengths": lengths[index]}
+                each.append(functional_call(form, own, given, options | more))
             return tree_map(lambda *parts: torch.stack(parts) if len(parts) > 1 else parts[0][None], *each)
         return vmap(
             lambda own, each, state, wanted: functional_call(form, own, (each, state, wanted), options),
@@ -70,29 +72,11 @@ class Ensemble(nn.Module):
             randomness="different",  # with dropout each member draws its own masks
         )(values, x, hx, target)
 
-    def _alone(
-        self,
-        form: nn.Module,
-        own: dict[str, Tensor],
-        index: int,
-        x: Tensor,
-        hx: Any,
-        target: Tensor | None,
-        lengths: Tensor | None,
-        options: dict[str, Any],
-    ) -> Any:
-        given = tree_map_only(Tensor, lambda part: part[index], (x, hx, target))
-        if lengths is not None:
-            options = {**options, "lengths": lengths[index]}
-        return functional_call(form, own, given, options)
-
     def member(self, index: int) -> Model:
         """Member `index` as a model of its own, with values of its own."""
         model = copy.deepcopy(self._form[0].model).to_empty(device=self.stacked[0].device)
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                value = self.stacked[self.names.index(name)][index]
-                parameter.data = value.detach().clone()
+        for name, value in self.values().items():
+            model.get_parameter(name).data = value[index].clone()
         return model.train(self.training)
 
     def values(self) -> dict[str, Tensor]:
@@ -116,7 +100,7 @@ class Ensemble(nn.Module):
 
     def clip_gradients(self, norm: float) -> Tensor:
         """Scales each member's gradient down to `norm`, by its own length. Where that overflows, as over many inner
-        steps it may, the gradient says nothing of where to go, and becomes zero: told is of which members, (M,)."""
+        steps it may, the gradient becomes zero: returns of which members, (M,)."""
         gradients = [value.grad for value in self.stacked if value.grad is not None]
         if self.size == 1:  # all of them in a few launches
             lengths = torch.stack(torch._foreach_norm(gradients)).norm()[None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pytorch_lightning as pl
@@ -32,11 +32,38 @@ class Parts:
             yield self.split.map(lambda each, part=part: each[part])  # type: ignore[misc]
 
 
-class Batches:
+class _Resumable:
+    """Numbered batches of an epoch, which can be resumed at any of them: its number is all there is to save."""
+
+    epoch = 0
+    _position = 0
+
+    @property
+    def sampler(self) -> Self:
+        """Where Lightning looks for set_epoch."""
+        return self
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def _numbers(self, count: int) -> Iterator[int]:
+        for number in range(self._position % count, count):  # a finished epoch is followed by a new one
+            self._position = number + 1
+            yield number
+        self._position = 0
+
+    def state_dict(self) -> dict[str, int]:
+        return {"position": self._position}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self._position = state["position"]
+
+
+class Batches(_Resumable):
     """One pass over `tensors`, (N, …) each, in batches with a leading ensemble axis, (M, B, …).
 
     The order of an epoch depends on the seed and the epoch's number and on nothing that happened before, so a run
-    can go on from any batch. With several processes each takes every `world`-th sequence of every batch, and
+    can be resumed at any batch. With several processes each takes every `world`-th sequence of every batch, and
     `share` says what part of the batch that is.
     """
 
@@ -50,29 +77,15 @@ class Batches:
         rank: int = 0,
         world: int = 1,
     ) -> None:
-        self.tensors = tuple(tensors)
-        self.augment = augment
-        self.batch_size, self.seeds = batch_size, tuple(seeds)
-        self.rank, self.world = rank, world
-        self.epoch = 0
-        self._position = 0
+        self.tensors, self.batch_size, self.seeds = tuple(tensors), batch_size, tuple(seeds)
+        self.augment, self.rank, self.world = augment, rank, world
 
     def __len__(self) -> int:
         return -(-len(self.tensors[0]) // self.batch_size)
 
-    @property
-    def sampler(self) -> Batches:
-        """Where Lightning looks for set_epoch."""
-        return self
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        first = self._position % len(self)  # a finished epoch is followed by a new one
         order = self._order()  # (M, N)
-        for number in range(first, len(self)):
-            self._position = number + 1
+        for number in self._numbers(len(self)):
             rows = order[:, number * self.batch_size : (number + 1) * self.batch_size]  # (M, B)
             whole = self._batch(rows, number)
             own = slice(self.rank, None, self.world)
@@ -80,7 +93,6 @@ class Batches:
             if not count:  # fewer sequences than processes: take part, but do not count
                 own = slice(0, 1)
             yield *(part[:, own] for part in whole), count * self.world / rows.size(1)
-        self._position = 0
 
     def _batch(self, rows: Tensor, number: int) -> tuple[Tensor, ...]:
         """The sequences of `rows` (M, B), each member's changed by draws of its own."""
@@ -94,21 +106,15 @@ class Batches:
         orders = [np.random.default_rng([seed, self.epoch]).permutation(count) for seed in self.seeds]
         return torch.from_numpy(np.stack(orders)).to(self.tensors[0].device)
 
-    def state_dict(self) -> dict[str, int]:
-        return {"position": self._position}
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self._position = state["position"]
-
-
-class Columns:
-    """One pass over a text (1, N), cut into `batch_size` columns of one length, `steps` of each a batch, (M, B, T).
+class Columns(_Resumable):
+    """One pass over a text (1, N), cut into `batch_size` parallel streams of one length, `steps` tokens of each a
+    batch, (M, B, T).
 
     What is left over at the end is not read, so that every batch has one shape. With several processes each takes
-    every `world`-th column, and `share` says what part of a batch that is. The position is all there is to go on
-    from.
+    every `world`-th stream, and `share` says what part of a batch that is.
 
-    With `seeds`, one a member, each epoch begins at a place of its own, drawn by seed and epoch, and the text is a
+    With `seeds`, one a member, each epoch starts at a random offset, drawn by seed and epoch, and the text is a
     ring: other words stand side by side, begin a batch, and are left over.
     """
 
@@ -123,7 +129,7 @@ class Columns:
         world: int = 1,
         seeds: Sequence[int] | None = None,
     ) -> None:
-        self.text, self.batch_size, self.steps, self.members, self.seeds = text, batch_size, steps, members, seeds
+        self.text, self.steps, self.members, self.seeds = text, steps, members, seeds
         self.length = text.x.size(1) // batch_size
         if len(self) < 1:
             raise ValueError(
@@ -132,55 +138,35 @@ class Columns:
             )
         self.rows = torch.arange(batch_size, device=text.x.device)[rank::world, None] * self.length  # (B, 1)
         self.share = len(self.rows) * world / batch_size
-        self.epoch = 0
-        self._position = 0
 
     def __len__(self) -> int:
         return self.length // self.steps
 
-    @property
-    def sampler(self) -> Columns:
-        """Where Lightning looks for set_epoch."""
-        return self
-
-    def set_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
-
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor, float]]:
-        first = self._position % len(self)  # a finished epoch is followed by a new one
-        tokens = self.text.x.size(1)
-        window = self._begins() + self.rows + torch.arange(self.steps, device=self.rows.device)  # (M or 1, B, T)
-        for number in range(first, len(self)):
-            self._position = number + 1
+        tokens, device = self.text.x.size(1), self.rows.device
+        drawn = [int(np.random.default_rng([seed, self.epoch]).integers(tokens)) for seed in self.seeds or ()]
+        offsets = torch.tensor(drawn or [0], device=device)[:, None, None]
+        window = offsets + self.rows + torch.arange(self.steps, device=device)  # (M or 1, B, T)
+        for number in self._numbers(len(self)):
             at = (window + number * self.steps) % tokens
             x, target = (each[0][at].long() for each in (self.text.x, self.text.target))
             yield x.expand(self.members, -1, -1), target.expand(self.members, -1, -1), self.share
-        self._position = 0
-
-    def _begins(self) -> Tensor:
-        """Of each member, (M, 1, 1), or of all of them."""
-        tokens = self.text.x.size(1)
-        drawn = [int(np.random.default_rng([seed, self.epoch]).integers(tokens)) for seed in self.seeds or ()]
-        return torch.tensor(drawn or [0], device=self.rows.device)[:, None, None]
-
-    def state_dict(self) -> dict[str, int]:
-        return {"position": self._position}
-
-    def load_state_dict(self, state: dict[str, int]) -> None:
-        self._position = state["position"]
 
 
 class Windows:
-    """A text (1, N) to be evaluated in `batch_size` columns, a window of so many `tokens` at a time; one column
-    reads all of it."""
+    """A text (1, N) to be evaluated in `batch_size` parallel streams, a window of so many `tokens` at a time; one
+    stream reads all of it."""
 
-    size = 1024  # tokens of a window: what is told of each is as many numbers as there are words
+    size = 1024  # tokens of a window: the logits of each are as many numbers as there are words
 
     def __init__(
         self, text: Split, batch_size: int, *, rank: int = 0, world: int = 1, tokens: int | None = None
     ) -> None:
-        x, target = columns(text, min(batch_size, text.x.size(1)))
-        self.x, self.target = x[rank::world], target[rank::world]
+        count = min(batch_size, text.x.size(1))
+        length = text.x.size(1) // count
+        self.x, self.target = (
+            each[0, : count * length].view(count, length)[rank::world] for each in (text.x, text.target)
+        )
         self.steps = max(1, (tokens or self.size) // batch_size)
 
     def __len__(self) -> int:
@@ -189,13 +175,6 @@ class Windows:
     def __iter__(self) -> Iterator[Split]:
         for x, target in zip(self.x.split(self.steps, 1), self.target.split(self.steps, 1), strict=True):
             yield Split(x.long(), target.long())
-
-
-def columns(text: Split, count: int) -> tuple[Tensor, Tensor]:
-    """Inputs and targets, (B, L) each, views of the text."""
-    length = text.x.size(1) // count
-    x, target = (each[0, : count * length].view(count, length) for each in (text.x, text.target))
-    return x, target
 
 
 class Data(pl.LightningDataModule):
@@ -220,20 +199,26 @@ class Data(pl.LightningDataModule):
             raise ValueError(f"there must be a validation sequence for each of {self.trainer.world_size} processes")
 
     def train_dataloader(self) -> Batches | Columns:
-        rank, world = self._process()
-        return training_batches(self.recipe, self._placed(self.splits.train), rank=rank, world=world)
+        train, process = self._placed(self.splits.train), self._process()
+        data, own, seeds = self.recipe.data, self.recipe.optimisation, self.recipe.seeds
+        if isinstance(data, LanguageData):
+            assert isinstance(own, LanguageOptimisation)
+            offsets = seeds if own.shift else None
+            return Columns(train, own.batch_size, data.steps, len(seeds), seeds=offsets, **process)
+        tensors = [each for each in train if each is not None]
+        return Batches(tensors, own.batch_size, seeds, augment=data.augment, **process)
 
     def val_dataloader(self) -> Parts | Windows:
-        whole, (rank, world) = self._placed(self.splits.validation), self._process()
+        whole, process = self._placed(self.splits.validation), self._process()
         if isinstance(self.recipe.data, LanguageData):
             tokens = most_tokens(self.recipe, whole.x.device)
-            return Windows(whole, self.recipe.optimisation.batch_size, rank=rank, world=world, tokens=tokens)
-        return Parts(whole.map(lambda each: each[rank::world]))
+            return Windows(whole, self.recipe.optimisation.batch_size, tokens=tokens, **process)
+        return Parts(whole.map(lambda each: each[process["rank"] :: process["world"]]))
 
-    def _process(self) -> tuple[int, int]:
+    def _process(self) -> dict[str, int]:
         """Which process this is, and of how many."""
         assert self.trainer is not None
-        return self.trainer.global_rank, self.trainer.world_size
+        return {"rank": self.trainer.global_rank, "world": self.trainer.world_size}
 
     def _placed(self, split: Split) -> Split:
         assert self.trainer is not None
@@ -243,20 +228,9 @@ class Data(pl.LightningDataModule):
         return split.map(lambda each: each.to(device))
 
 
-def training_batches(recipe: Recipe, train: Split, *, rank: int = 0, world: int = 1) -> Batches | Columns:
-    """One pass over the training data."""
-    data, seeds, batch_size = recipe.data, recipe.seeds, recipe.optimisation.batch_size
-    if isinstance(data, LanguageData):
-        assert isinstance(recipe.optimisation, LanguageOptimisation)
-        begins = seeds if recipe.optimisation.shift else None
-        return Columns(train, batch_size, data.steps, len(seeds), rank=rank, world=world, seeds=begins)
-    tensors = [each for each in train if each is not None]
-    return Batches(tensors, batch_size, seeds, augment=data.augment, rank=rank, world=world)
-
-
 def most_tokens(recipe: Recipe, device: torch.device) -> int:
-    """To validate at once: a GPU is done with few sooner than it is told of the next. What is told of each, and
-    what the network makes of it, takes some hundred megabytes; what a pointer looks at grows with their square."""
+    """Tokens to validate at once: a GPU is done with few before the next launch. Their logits and states take some
+    hundred megabytes; what a pointer looks at grows with their square."""
     if device.type != "cuda" or bool(getattr(recipe.network, "pointer", False)):
         return Windows.size
     wide = max(recipe.data.output_size, 8 * recipe.network.hidden_size)
@@ -264,9 +238,9 @@ def most_tokens(recipe: Recipe, device: torch.device) -> int:
 
 
 def final_parts(recipe: Recipe, split: Split, batch: int | None = None) -> Parts | Windows:
-    """All of a split, for figures to report: a text is one column, unless another `batch` is asked for."""
+    """All of a split, for results to report: a text is one stream, unless another `batch` is asked for."""
     if isinstance(recipe.data, LanguageData):
         return Windows(split, 1 if batch is None else batch)
     if batch is not None:
-        raise ValueError("batch says in how many columns to read a text; these data are none")
+        raise ValueError("batch says in how many parallel streams to read a text; these data are none")
     return Parts(split)

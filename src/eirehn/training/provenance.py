@@ -1,4 +1,4 @@
-"""Where figures come from: the code, the machine and the versions."""
+"""Where results come from: the code, the machine and the versions."""
 
 from __future__ import annotations
 
@@ -55,9 +55,7 @@ def _commit() -> str | None:
         return asked.stdout.strip()
 
     try:
-        git(
-            "ls-files", "--error-unmatch", str(Path(__file__))
-        )  # not the repository an environment happens to lie in
+        git("ls-files", "--error-unmatch", __file__)  # not the repository an environment happens to lie in
         commit = git("rev-parse", "HEAD")
         return f"{commit} with changes" if git("status", "--porcelain", "--", str(here.parent)) else commit
     except (OSError, subprocess.CalledProcessError):

@@ -7,7 +7,6 @@ import time
 from dataclasses import asdict
 from fnmatch import fnmatch
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any
 
 from safetensors.torch import save
@@ -37,28 +36,19 @@ class RunFolder:
 
     recipe.json        what is trained
     last.ckpt          where the training stands
-    metrics.csv        figures of every epoch and seed
+    metrics.csv        metrics of every epoch and seed
     model.json, best.safetensors, last.safetensors    the models, for `eirehn.load`
     vocabulary.json    what the numbers of a language model's tokens stand for
-    result.json        the figures on test data, once the training has ended
-    tensorboard/       the same figures for TensorBoard
+    result.json        the metrics on test data, once the training has ended
+    tensorboard/       the metrics of every epoch for TensorBoard
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
+        self.checkpoint = self.path / "last.ckpt"
+        self.metrics = self.path / "metrics.csv"
+        self.result = self.path / "result.json"
         self._lock: IO[bytes] | None = None
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.path / "last.ckpt"
-
-    @property
-    def metrics(self) -> Path:
-        return self.path / "metrics.csv"
-
-    @property
-    def result(self) -> Path:
-        return self.path / "result.json"
 
     def exists(self) -> bool:
         return (self.path / "recipe.json").exists()
@@ -82,29 +72,28 @@ class RunFolder:
 
     def open(self, recipe: Recipe) -> None:
         """Makes the folder, or makes sure that it holds a run of this very recipe."""
-        if self.path.exists() and not self.path.is_dir():
-            raise RunError(f"{self.path} is a file, not a run folder")
-        self._check_free()
         for left in filter(_is_left, self.path.glob(".*.tmp")):
             left.unlink(missing_ok=True)
         if self.exists():
             if differing := self.recipe().differences(recipe):
                 raise RunError(
                     f"{self.path} holds a run of another recipe (it differs in {', '.join(differing)}); "
-                    "choose another folder, or go on with the recipe of that run"
+                    "choose another folder, or resume with the recipe of that run"
                 )
         else:
             write_json(self.path / "recipe.json", recipe.to_dict())
 
     def _check_free(self) -> None:
         """That it holds a run, or nothing, or is not there."""
+        if self.path.exists() and not self.path.is_dir():
+            raise RunError(f"{self.path} is a file, not a run folder")
         found = self.path.iterdir() if self.path.is_dir() else ()
         others = [each for each in found if each.name != LOCK and not _is_left(each)]
         if others and not self.exists():  # asked last: another process may be just making it a run
             raise RunError(f"{self.path} is not empty and holds no run; choose another folder")
 
     def change(self, recipe: Recipe) -> None:
-        """The run goes on by this recipe, and has no result yet. In this order, lest it keep one of another."""
+        """The run resumes by this recipe, and has no result yet. In this order, lest it keep that of another."""
         self.result.unlink(missing_ok=True)
         write_json(self.path / "recipe.json", recipe.to_dict())
 
@@ -113,14 +102,12 @@ class RunFolder:
             return None
         result = read_json(self.result)
         if not isinstance(result, dict) or not set(result) >= RESULT:
-            raise RunError(f"{self.result} is damaged: it is no result of a training")
+            raise RunError(f"{self.result} is damaged: it is not the result of a training")
         return result
 
     def __enter__(self) -> RunFolder:
         """Takes the folder for this process."""
         try:
-            if self.path.exists() and not self.path.is_dir():
-                raise RunError(f"{self.path} is a file, not a run folder")
             self._check_free()  # before anything is left in a folder of somebody's own
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = open(self.path / LOCK, "ab")
@@ -135,9 +122,7 @@ class RunFolder:
             raise RunError(f"{self.path} is in use by another process")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._lock is not None:
             self._lock.close()  # the system lets go of the lock with it, and when a process is killed
             self._lock = None
@@ -159,9 +144,12 @@ def export(task: Task, recipe: Recipe, folder: Path) -> None:
         with replacing(folder / f"{name}.safetensors") as file:
             file.write(save({key: value.detach().cpu().contiguous() for key, value in values.items()}))
     data = recipe.data
+    # Of a language model its own size, since its texts may have changed while it was trained.
+    known = len(task.ensemble.values()["bias"][0]) if data.task == "language" else None
     description = {
         "network": asdict(recipe.network),
-        **_sizes(task, data),
+        "input_size": known or data.input_size,
+        "output_size": known or data.output_size,
         "last": asks_once(data),
         "task": data.task,
         "seeds": list(recipe.seeds),
@@ -179,12 +167,6 @@ def export(task: Task, recipe: Recipe, folder: Path) -> None:
 def keep_vocabulary(data: LanguageData, folder: Path) -> None:
     if not (folder / "vocabulary.json").exists():
         data.vocabulary().save(folder / "vocabulary.json")
-
-
-def _sizes(task: Task, data: Any) -> dict[str, int]:
-    """Of inputs and outputs; of a language model its own, since its texts may have changed while it was trained."""
-    known = len(task.ensemble.values()["bias"][0]) if data.task == "language" else None
-    return {"input_size": known or data.input_size, "output_size": known or data.output_size}
 
 
 def first_process() -> bool:

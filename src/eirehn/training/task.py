@@ -31,7 +31,7 @@ class Task(pl.LightningModule):
     metric: str
     sign: int = 1
     capture: bool = True  # record the step as a CUDA graph, where it runs on one GPU
-    by_target: bool = False  # models are told the target in training, and predict no more than that
+    by_target: bool = False  # models are given the target in training, and predict no more than that
 
     def __init__(self, members: Sequence[Model], optimisation: Optimisation) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Task(pl.LightningModule):
         self.averages = Averages(optimisation.average, list(self.ensemble.stacked))
 
     def start_from(self, values: Mapping[str, Tensor]) -> None:
-        """Makes these the initial values, of the averages, too."""
+        """Makes these the initial values, of the averages too."""
         self.ensemble.load(values)
         self.averages = Averages(self.optimisation.average, list(self.ensemble.stacked))
         self.best = Best(self.ensemble)
@@ -250,16 +250,16 @@ class Task(pl.LightningModule):
         self.carried = self._reading
         metric = self.figure(total / count)
         self._tell(self._train_loss(), metric, depth / cases)
-        stopped = (self.stopped >= 0).to(metric.device)
-        score = (self.sign * metric).masked_fill(stopped, torch.nan)
-        self.best.consider(score, self.current_epoch, self.ensemble)
-        if calibration:
-            self.calibrate(torch.stack(calibration))
-        self.averages.swap(list(self.ensemble.stacked))
-        self._stop_unstable()
+        self._end_epoch(self.sign * metric, calibration, if_better=True)
 
-    def _stop_unstable(self) -> None:
-        """Members none of whose steps in this epoch could be taken, or whose values are not finite, stop here."""
+    def _end_epoch(self, score: Tensor, calibration: Sequence[Tensor] = (), *, if_better: bool) -> None:
+        """With the averaged weights in place of the trained ones: keeps this epoch, then swaps them back. Members
+        none of whose steps in this epoch could be taken, or whose weights are not finite, stop here."""
+        score = score.masked_fill((self.stopped >= 0).to(score.device), torch.nan)
+        self.best.take(score, self.current_epoch, self.ensemble, if_better=if_better)
+        if calibration:
+            self.calibrate(torch.stack(list(calibration)))
+        self.averages.swap(list(self.ensemble.stacked))
         broken = self.skipped >= self.trainer.num_training_batches  # (M,)
         for value in self.ensemble.stacked:
             broken = broken | ~value.reshape(len(value), -1).isfinite().all(1)
@@ -267,17 +267,14 @@ class Task(pl.LightningModule):
 
     @torch.no_grad()
     def on_train_batch_end(self, *_: Any) -> None:
-        """Where nothing is held out to choose an epoch by, it is the last one."""
+        """Where nothing is held out for validation, the last epoch is kept."""
         if not self.trainer.is_last_batch or (self.trainer.num_val_batches and all(self.trainer.num_val_batches)):
             return
         loss = self._train_loss()
         unknown = torch.full_like(loss, torch.nan)
         self._tell(loss, unknown, unknown)
         self.averages.swap(list(self.ensemble.stacked))
-        stopped = (self.stopped >= 0).to(loss.device)
-        self.best.take(loss.masked_fill(stopped, torch.nan), self.current_epoch, self.ensemble)
-        self.averages.swap(list(self.ensemble.stacked))
-        self._stop_unstable()
+        self._end_epoch(loss, if_better=False)
 
     def _tell(self, loss: Tensor, metric: Tensor, depth: Tensor) -> None:
         self.latest = {"train_loss": loss, self.metric: metric, "depth": depth}
@@ -287,9 +284,7 @@ class Task(pl.LightningModule):
         self.latest = {name: value.masked_fill(stopped, torch.nan) for name, value in self.latest.items()}
 
     def _train_loss(self) -> Tensor:
-        sums: Tensor = self._sum_over_processes(self.sums)
-        loss: Tensor = sums[0] / sums[1]
-        return loss
+        return torch.div(*self._sum_over_processes(self.sums))
 
     def _sum_over_processes(self, sums: Tensor) -> Tensor:
         reduced = self.trainer.strategy.reduce(sums.clone(), reduce_op="sum")

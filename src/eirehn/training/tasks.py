@@ -70,7 +70,7 @@ class Classification(Task):
 
 
 class LanguageModelling(Task):
-    """Cross-entropy of the next token; its metric is the perplexity. A batch goes on where the last one ended."""
+    """Cross-entropy of the next token; its metric is the perplexity. The state is carried from batch to batch."""
 
     metric = "perplexity"
     optimisation: LanguageOptimisation

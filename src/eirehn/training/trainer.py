@@ -1,4 +1,4 @@
-"""A recipe carried out: from data to models and results, in a run folder or in memory."""
+"""A recipe carried out: from data to models and results in a run folder."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, cast
+from typing import Any
 
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
-from pytorch_lightning.loggers import Logger
+from pytorch_lightning.loggers import TensorBoardLogger
 
 from .._internal.files import RunError, write_json
 from ..data.dataset import Splits
@@ -54,16 +54,14 @@ def train(
     """Trains `recipe` in `folder` and returns its result; resumes where an earlier call was stopped, and returns at
     once where that had ended. `callbacks` are Lightning's; they are called before ours and before a save."""
     run = RunFolder(folder)
-    check(recipe)  # what cannot be is told before anything is written
+    check(recipe)  # before anything is written
     if recipe.init is not None and not run.checkpoint.exists() and not run.result.exists():
         _initial_values(recipe, {name: each.detach()[None] for name, each in make_model(recipe).named_parameters()})
     if not first_process():
-        done = run.read_result()
-        return done if done is not None else _train(recipe, run, tell, save_seconds, callbacks)
+        return run.read_result() or _train(recipe, run, tell, save_seconds, callbacks)
     with run:
         run.open(recipe)
-        done = run.read_result()
-        return done if done is not None else _train(recipe, run, tell, save_seconds, callbacks)
+        return run.read_result() or _train(recipe, run, tell, save_seconds, callbacks)
 
 
 def _train(
@@ -126,17 +124,14 @@ def _initial_values(recipe: Recipe, own: Mapping[str, torch.Tensor]) -> dict[str
     values = _by_words(recipe, folder, own, {name: value[members] for name, value in values.items()})
     fits = {name for name in own if name in values and own[name].shape[1:] == values[name].shape[1:]}
     if wrong := [name for name in sorted({*own, *values} - fits) if name.startswith("body.")]:
+        few = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
         raise RunError(
-            f"the recurrent layers of {folder} are of another form (kind, size or depth): {_few(wrong)} do not fit"
+            f"the recurrent layers of {folder} are of another form (kind, size or depth): {few} do not fit"
         )
     classes = list(getattr(recipe.data, "classes", ()))
     if about.get("task") != recipe.data.task or about.get("classes", classes) != classes:
         fits = {name for name in fits if not name.startswith("head.")}
     return {name: values[name] for name in fits}
-
-
-def _few(names: Sequence[str]) -> str:
-    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
 
 
 def _members_of(about: dict[str, Any], seeds: Sequence[int], folder: Path) -> list[int]:
@@ -255,49 +250,37 @@ def make_trainer(recipe: Recipe, folder: Path | None, callbacks: Sequence[pl.Cal
     hardware = recipe.hardware
     # Not Apple's GPU, which has no float64 for our sums, unless it is asked for.
     usual = "gpu" if torch.cuda.is_available() else "cpu"
-    accelerator = usual if hardware.accelerator == "auto" else hardware.accelerator
     try:
-        return _trainer(recipe, folder, callbacks, accelerator)
+        return pl.Trainer(
+            accelerator=usual if hardware.accelerator == "auto" else hardware.accelerator,
+            devices=hardware.devices,
+            num_nodes=hardware.num_nodes,
+            strategy=hardware.strategy,
+            precision=hardware.precision,  # type: ignore[arg-type]  # one of PRECISIONS
+            max_epochs=recipe.optimisation.epochs,
+            callbacks=list(callbacks),
+            plugins=[WholeFiles()],
+            logger=folder is not None and TensorBoardLogger(folder, LOGS, "", default_hp_metric=False),
+            default_root_dir=folder,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+            num_sanity_val_steps=0,
+            use_distributed_sampler=False,
+        )
     except (MisconfigurationException, ImportError, TypeError, RuntimeError, ValueError) as error:
         raise ValueError(f"hardware: {error}") from error
 
 
-def _trainer(recipe: Recipe, folder: Path | None, callbacks: Sequence[pl.Callback], accelerator: str) -> pl.Trainer:
-    hardware = recipe.hardware
-    return pl.Trainer(
-        accelerator=accelerator,
-        devices=hardware.devices,
-        num_nodes=hardware.num_nodes,
-        strategy=hardware.strategy,
-        precision=hardware.precision,  # type: ignore[arg-type]  # one of PRECISIONS
-        max_epochs=recipe.optimisation.epochs,
-        callbacks=list(callbacks),
-        plugins=[WholeFiles()],
-        logger=False if folder is None else _loggers(folder),
-        default_root_dir=folder,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        num_sanity_val_steps=0,
-        use_distributed_sampler=False,
-    )
-
-
-def _loggers(folder: Path) -> list[Logger]:
-    from pytorch_lightning.loggers import TensorBoardLogger
-
-    return [TensorBoardLogger(folder, name=LOGS, version="", default_hp_metric=False)]
-
-
 def precision(recipe: Recipe, device: torch.device) -> torch.autocast:
-    """Figures are computed with the products of the training on a GPU, and with exact ones elsewhere."""
+    """Metrics are computed with the products of the training on a GPU, and with exact ones elsewhere."""
     mixed = recipe.hardware.precision == "bf16-mixed" and device.type == "cuda"
     return torch.autocast(device.type, torch.bfloat16, enabled=mixed)
 
 
 def summary(task: Task, recipe: Recipe, splits: Splits, seconds: float) -> dict[str, Any]:
     best, depth = task.measure(final_parts(recipe, splits.test), task.best.values)
-    # A member that never had a figure on validation data has no best epoch, and its initial values no result.
+    # A member that never had a metric on validation data has no best epoch, and its initial values no result.
     best = [value if epoch >= 0 else math.nan for value, epoch in zip(best, task.best.epoch.tolist(), strict=True)]
     final, _ = task.measure(final_parts(recipe, splits.test), task.last_values())
     return {
@@ -330,78 +313,3 @@ def quiet() -> Iterator[None]:
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
-
-
-ONE_AT_A_TIME = threading.Lock()
-"""torch's generators, which initial values and dropout draw from, are shared by all threads of a process."""
-
-
-@dataclass(frozen=True, eq=False)
-class Tensors:
-    """Data that is in memory, for a recipe that goes to no file."""
-
-    splits: Splits
-    task: str
-    output_size: int
-    last: bool = True
-    weights: Sequence[float] | None = None
-
-    kind: ClassVar[str] = "tensors"
-    augment = None
-
-    @property
-    def input_size(self) -> int:
-        return self.splits.train.x.size(-1)
-
-    def load(self) -> Splits:
-        return self.splits
-
-    def smaller(self, train: int) -> Tensors:
-        raise ValueError("data in memory are trained on as a whole")
-
-
-class Patience(pl.Callback):
-    """Ends a training when no member has been better for so many epochs, the learning rate's rise not counted."""
-
-    def __init__(self, epochs: int, rise: int) -> None:
-        self.epochs, self.rise = epochs, rise
-
-    def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
-        assert isinstance(task, Task)
-        if trainer.current_epoch - max(self.rise, int(task.best.epoch.max())) >= self.epochs:
-            trainer.should_stop = True
-
-
-def train_in_memory(
-    recipe: Recipe, *, patience: int | None = None, tell: Callable[[Event], None] | None = None
-) -> list[SequenceModel]:
-    """The members of `recipe` trained on its data, each with the values of its best epoch on validation data, or of
-    its last where there are none. Of several threads each waits for the one before."""
-    with ONE_AT_A_TIME:
-        return _train_in_memory(recipe, patience, tell)
-
-
-def _train_in_memory(
-    recipe: Recipe, patience: int | None, tell: Callable[[Event], None] | None
-) -> list[SequenceModel]:
-    task = make_task(recipe)
-    rise = int(recipe.optimisation.warmup * recipe.optimisation.epochs)
-    callbacks: list[pl.Callback] = [Watch(recipe)]
-    if patience is not None:
-        callbacks.append(Patience(patience, rise))
-    if tell is not None:
-        callbacks.append(Telling(recipe, tell))
-    with quiet(), seeded(recipe.seeds[0]):
-        trainer = make_trainer(recipe, None, callbacks)
-        interruptible(trainer, task, Data(recipe, recipe.data.load()))
-    if diverged := [seed for seed, epoch in zip(recipe.seeds, task.best.epoch.tolist(), strict=True) if epoch < 0]:
-        raise ValueError(f"the training diverged (seeds {diverged}): choose a smaller learning rate")
-    if not all(value.isfinite().all() for value in task.best.values.values()):
-        raise ValueError("the training diverged: choose a smaller learning rate")
-    task.ensemble.load(task.best.values)
-    members = [cast(SequenceModel, task.ensemble.member(index).cpu().eval()) for index in range(task.ensemble.size)]
-    x, _, lengths = recipe.data.load().train.map(lambda each: each[:16])
-    with torch.no_grad():
-        if not all(member.run(x, lengths=lengths).prediction.isfinite().all() for member in members):
-            raise ValueError("the training diverged, predictions are not finite: choose a smaller learning rate")
-    return members
