@@ -12,6 +12,7 @@ from helpers.tables import LONG, classes, long_csv, sequences
 
 import eirehn
 from eirehn._internal.files import read_json, write_json, write_text
+from eirehn.data.download import data_dir
 from eirehn.data.synthetic import SyntheticData
 from eirehn.experiments.compare import compare, comparison, comparison_on
 from eirehn.experiments.tuning import Comparison, Search, size_of, sized, with_layer
@@ -20,6 +21,10 @@ from eirehn.recipes import find, har, ptb, synthetic
 from eirehn.report.comparison import comparison_table, verdict
 from eirehn.training.config import Recipe
 from eirehn.training.run import RESULT, RunFolder
+
+needs_ptb = pytest.mark.skipif(
+    not (data_dir() / "ptb").is_dir(), reason="Penn Treebank is not here: set EIREHN_DATA_DIR"
+)
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -38,7 +43,11 @@ def tiny(**changes: Any) -> Comparison:
 
 @pytest.mark.parametrize(
     ("recipe", "parameters"),
-    [("synthetic-ei-rehn-20", 2862), ("har-ei-rehn-48-no-map", 16470), ("ptb-ei-rehn-1200-r4", 25.34e6)],
+    [
+        ("synthetic-ei-rehn-20", 2862),
+        ("har-ei-rehn-48-no-map", 16470),
+        pytest.param("ptb-ei-rehn-1200-r4", 25.34e6, marks=needs_ptb),
+    ],
 )
 def test_size_of_is_the_published_number_of_parameters(recipe: str, parameters: int) -> None:
     assert size_of(find(recipe)) == pytest.approx(parameters, rel=3e-4)
@@ -55,6 +64,7 @@ def test_layers_have_equal_sizes(kind: str, name: str) -> None:
     assert size_of(wider) > 20_600
 
 
+@needs_ptb
 @pytest.mark.parametrize("kind", ["LSTM", "RHN", "EIREHN"])
 def test_language_models_have_equal_sizes(kind: str) -> None:
     base = ptb.short()
@@ -94,6 +104,7 @@ def test_har_is_tuned_on_people_of_the_training_part() -> None:
     assert compared.base.data.held_out == 0  # type: ignore[attr-defined]
 
 
+@needs_ptb
 def test_a_language_model_tries_three_learning_rates() -> None:
     compared = comparison("ptb")
     search = Search(replace(compared, parameters=1_000_000), "LSTM")

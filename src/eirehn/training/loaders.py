@@ -199,14 +199,7 @@ class Data(pl.LightningDataModule):
             raise ValueError(f"there must be a validation sequence for each of {self.trainer.world_size} processes")
 
     def train_dataloader(self) -> Batches | Columns:
-        train, process = self._placed(self.splits.train), self._process()
-        data, own, seeds = self.recipe.data, self.recipe.optimisation, self.recipe.seeds
-        if isinstance(data, LanguageData):
-            assert isinstance(own, LanguageOptimisation)
-            offsets = seeds if own.shift else None
-            return Columns(train, own.batch_size, data.steps, len(seeds), seeds=offsets, **process)
-        tensors = [each for each in train if each is not None]
-        return Batches(tensors, own.batch_size, seeds, augment=data.augment, **process)
+        return training_batches(self.recipe, self._placed(self.splits.train), **self._process())
 
     def val_dataloader(self) -> Parts | Windows:
         whole, process = self._placed(self.splits.validation), self._process()
@@ -226,6 +219,19 @@ class Data(pl.LightningDataModule):
         if isinstance(self.recipe.data, LanguageData) and split.x.nbytes > self.most_bytes:
             return split
         return split.map(lambda each: each.to(device))
+
+
+def training_batches(recipe: Recipe, train: Split, *, rank: int = 0, world: int = 1) -> Batches | Columns:
+    """One pass over the training data."""
+    data, optimisation, seeds = recipe.data, recipe.optimisation, recipe.seeds
+    if isinstance(data, LanguageData):
+        assert isinstance(optimisation, LanguageOptimisation)
+        offsets = seeds if optimisation.shift else None
+        return Columns(
+            train, optimisation.batch_size, data.steps, len(seeds), seeds=offsets, rank=rank, world=world
+        )
+    tensors = [each for each in train if each is not None]
+    return Batches(tensors, optimisation.batch_size, seeds, augment=data.augment, rank=rank, world=world)
 
 
 def most_tokens(recipe: Recipe, device: torch.device) -> int:
