@@ -43,17 +43,3 @@ def language_run(tmp_path_factory):
     with eirehn.use_backend("auto"):
         train(small_language_recipe(written(folder)), folder / "run")
     return folder / "run"
-
-
-@pytest.fixture
-def masks(monkeypatch):
-    """The masks that dropout draws, by their rates; each is drawn on ones."""
-    drawn, original = {}, torch.nn.functional.dropout
-
-    def dropout(x, p):
-        assert bool((x == 1).all())
-        drawn[p] = original(x, p)
-        return drawn[p]
-
-    monkeypatch.setattr(torch.nn.functional, "dropout", dropout)
-    return drawn

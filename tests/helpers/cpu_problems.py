@@ -12,8 +12,11 @@ from torch import Tensor
 
 from eirehn.cells import EIREHNCell, RecurrentCell, RHNCell, SREHNCell, SRHNCell
 from eirehn.ops import cpu
-from eirehn.ops.reference import scan
+from eirehn.ops.cpu.call import CellCall
+from eirehn.ops.operator import recurrence, run
+from eirehn.ops.reference import in_rows, scan
 from eirehn.ops.weights import Weights, weights_of
+from helpers.systems import largest_error
 
 HYPER = ("paper", "recursive", "bounded", "additive", "scaling")
 SYSTEMS = (*HYPER, "SREHN", "SRHN", "RHN")
@@ -84,112 +87,64 @@ def cast(problem: Problem, dtype: torch.dtype) -> Problem:
     return problem._replace(cells=cells, **tensors)
 
 
-def plain(problem: Problem) -> dict[str, Tensor]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # these products are too small for more
-    try:
-        return plain_results(problem)
-    finally:
-        torch.set_num_threads(threads)
+Results = tuple[Tensor, Tensor, Tensor]  # out (E, N, H), depth and cost (E, N)
 
 
-def plain_results(problem: Problem) -> dict[str, Tensor]:
-    results: dict[str, list[Tensor]] = {}
+def plain(problem: Problem, x: Tensor, h0: Tensor) -> Results:
+    """By the plain path, one member after the other."""
+    sizes, options = problem.batch_sizes, {"max_depth": problem.depth, "reverse": problem.reverse}
+    found = []
     for e, cell in enumerate(problem.cells):
-        cell.zero_grad()
-        x, h0 = (t[e].clone().requires_grad_() for t in (problem.x, problem.h0))
-        run = scan(
-            cell, x, problem.batch_sizes, h0, max_depth=problem.depth, reverse=problem.reverse,
-            h_mask=None if problem.mask is None else problem.mask[e], with_cost=True,
-        )  # fmt: skip
-        depth = torch.cat([run.depth[t, :b] for t, b in enumerate(problem.batch_sizes)])
-        assert run.cost is not None
-        cost = torch.cat([run.cost[t, :b] for t, b in enumerate(problem.batch_sizes)])
-        loss = (run.out * problem.d_out[e]).sum()
-        if problem.d_cost is not None:
-            loss = loss + (cost * problem.d_cost[e]).sum()
-        loss.backward()
-        collect(results, cell, x, h0, run.out, depth, cost)
-    return {name: torch.stack(parts) for name, parts in results.items()}
+        mask = None if problem.mask is None else problem.mask[e]
+        each = scan(cell, x[e], sizes, h0[e], h_mask=mask, with_cost=True, **options)
+        found.append((each.out, in_rows(each.depth, sizes), in_rows(each.cost, sizes)))
+    out, depth, cost = map(torch.stack, zip(*found, strict=True))
+    return out, depth, cost
 
 
-def collect(results: Any, cell: RecurrentCell, x: Tensor, h0: Tensor, *outputs: Tensor) -> None:
-    values = dict(zip(("out", "depth", "cost"), outputs, strict=True))
-    for name, leaf in {"x": x, "h0": h0, **dict(cell.named_parameters())}.items():
-        values[f"d {name}"] = torch.zeros_like(leaf) if leaf.grad is None else leaf.grad
-    for name, value in values.items():
-        results.setdefault(name, []).append(value.detach())
+def from_inputs(problem: Problem, x: Tensor, h0: Tensor) -> Results:
+    """By the kernels, which project x too, as they serve layers and their ensembles."""
+    cells = problem.cells
+    call = CellCall(cells[0], problem.batch_sizes, problem.depth, problem.reverse).of(len(cells))
+    parameters = [torch.stack([getattr(cell, name) for cell in cells]) for name in call.names]
+    return run(call, x, h0, problem.mask, *parameters)
 
 
-def kernel_weights(cell: RecurrentCell, *, project: bool = False) -> tuple[str, list[Tensor | None]]:
-    """The weights, still tied to the cell's own parameters; to `project` x they are more."""
-    kind = cell.weight_update if isinstance(cell, EIREHNCell) else "none"
-    W_x, b_a = None, None
-    if project:
-        assert isinstance(cell, (RHNCell, SREHNCell))
-        W_x = cell.W_x
-        if isinstance(cell, SREHNCell):
-            W_x, b_a = torch.cat([cell.W_x, cell.W_ax]), cell.b_a
-    return kind, [*weights_of(cell, cell.constants()), W_x, b_a]
+def from_projections(problem: Problem, x: Tensor, h0: Tensor) -> Results:
+    """By the kernels from the projected input, as they serve compiled code."""
+    return recurrence(*tensors_of(problem, x, h0), *options_of(problem), "cpu")
 
 
-def recurrence(problem: Problem, kind: str, us: list[Tensor], tied: list[list[Tensor | None]]) -> cpu.Recurrence:
-    """By the kernels; with projected inputs `us`, or x where the weights are for it."""
-    weights, *rest, projection = arrays(problem, us, tied)
-    return cpu.Recurrence(
-        kind, weights, *rest, max_depth=problem.depth, reverse=problem.reverse, projection=projection
-    )
+def tensors_of(problem: Problem, x: Tensor, h0: Tensor) -> list[Tensor | None]:
+    u = torch.stack([cell.project(each) for cell, each in zip(problem.cells, x, strict=True)])
+    weights = zip(*(weights_of(cell, cell.constants()) for cell in problem.cells), strict=True)
+    return [u, h0, problem.mask, *(None if parts[0] is None else torch.stack(parts) for parts in weights)]
 
 
-def arrays(problem: Problem, us: list[Tensor], tied: list[list[Tensor | None]]) -> Any:
-    """What `Recurrence` takes after the kind, and last its projection."""
-    stacked = [
-        None if parts[0] is None else torch.stack([p.detach() for p in parts]).numpy()
-        for parts in zip(*tied, strict=True)
-    ]
-    u = torch.stack([u.detach() for u in us]).numpy()
-    mask = None if problem.mask is None else problem.mask.numpy()
-    sizes = np.array(problem.batch_sizes, np.int64)
-    *weights, W_x, b_a = stacked
-    projection = None if W_x is None else cpu.Projection(W_x, b_a)
-    return Weights(*weights), u, problem.h0.numpy(), mask, sizes, projection
+def options_of(problem: Problem) -> tuple[list[int], str, int, bool]:
+    kind = getattr(problem.cells[0], "weight_update", "none")
+    return problem.batch_sizes, kind, problem.depth, problem.reverse
 
 
-def fast(problem: Problem, *, project: bool = False) -> dict[str, Tensor]:
-    """By the kernels, from the projected input, or from x itself."""
-    xs = [x.clone().requires_grad_() for x in problem.x]
-    inputs = xs if project else [cell.project(x) for cell, x in zip(problem.cells, xs, strict=True)]
-    kinds_and_tied = [kernel_weights(cell, project=project) for cell in problem.cells]
-    kind, tied = kinds_and_tied[0][0], [tied for _, tied in kinds_and_tied]
-    run = recurrence(problem, kind, inputs, tied).forward()
-    d_cost = None if problem.d_cost is None else problem.d_cost.numpy()
-    grads = recurrence(problem, kind, inputs, tied).backward(run.out, problem.d_out.numpy(), d_cost)
-    assert grads.inputs is not None
-    of_weights = (*grads.weights, *(grads.projection or (None, None)))
-    results: dict[str, list[Tensor]] = {}
-    for e, cell in enumerate(problem.cells):
-        cell.zero_grad()
-        pairs = [(inputs[e], grads.inputs[e])]
-        pairs += [(t, g[e]) for t, g in zip(tied[e], of_weights, strict=True) if t is not None]
-        torch.autograd.backward([t for t, _ in pairs], [torch.from_numpy(g) for _, g in pairs])
-        h0 = problem.h0[e].clone().requires_grad_()
-        h0.grad = torch.from_numpy(grads.h0[e])
-        collect(results, cell, xs[e], h0, *(torch.from_numpy(part[e]) for part in run))
-    return {name: torch.stack(parts) for name, parts in results.items()}
-
-
-def error(value: Tensor, truth: Tensor) -> float:
-    scale = truth.abs().max().item()
-    difference = (value.double() - truth).abs().max().item()
-    return difference / scale if scale > 0 else difference
+def everything(problem: Problem, way: Callable[..., Results] = from_projections) -> dict[str, Tensor]:
+    """All outputs and all gradients."""
+    x, h0 = (each.clone().requires_grad_() for each in (problem.x, problem.h0))
+    out, depth, cost = way(problem, x, h0)
+    loss = (out * problem.d_out).sum()
+    if problem.d_cost is not None:
+        loss = loss + (cost * problem.d_cost).sum()
+    leaves = {"x": x, "h0": h0}
+    leaves |= {f"{e} {name}": p for e, cell in enumerate(problem.cells) for name, p in cell.named_parameters()}
+    gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
+    found = {"out": out.detach(), "depth": depth, "cost": cost.detach()}
+    return found | {f"d {name}": each for name, each in zip(leaves, gradients, strict=True)}
 
 
 def check(problem: Problem) -> None:
-    truth = plain(problem)
     single = cast(problem, torch.float32)
-    theirs = plain(single)
-    for project in (False, True):
-        compare(truth, theirs, fast(problem, project=project), fast(single, project=project))
+    truth, theirs = everything(problem, plain), everything(single, plain)
+    for way in (from_inputs, from_projections):
+        compare(truth, theirs, everything(problem, way), everything(single, way))
 
 
 def compare(
@@ -198,40 +153,33 @@ def compare(
     """The kernels in double precision, and `ours` in single beside the plain path's own (`theirs`)."""
     for name, value in double.items():
         assert value.shape == truth[name].shape, name
-        assert error(value, truth[name]) <= 1e-11, name
+        assert largest_error([value], [truth[name]]) <= 1e-11, name
     assert torch.equal(double["depth"], truth["depth"])
     if not torch.equal(theirs["depth"], truth["depth"]) or not torch.equal(ours["depth"], truth["depth"]):
         return  # a gate so near to shutting that float32 cannot tell: nothing to compare
-    # Of a single tensor the plain path's error is down to luck, a few roundings this way or that, so the largest of
-    # all counts; and in the smallest problems even that is luck, so sixteen roundings are always allowed.
-    bound = max(3 * max(error(theirs[name], truth[name]) for name in theirs), 16 * torch.finfo(torch.float32).eps)
-    for name, value in ours.items():
-        assert error(value, truth[name]) <= min(bound, 1e-4), name
+    # Of a single tensor the plain path's error is down to luck, a few roundings this way or that, so the largest
+    # of all counts; in the smallest problems even that is luck, so sixteen roundings are always allowed.
+    bound = max(3 * largest_error(theirs.values(), truth.values()), 16 * torch.finfo(torch.float32).eps)
+    assert largest_error(ours.values(), truth.values()) <= min(bound, 1e-4)
 
 
-def run_arrays(problem: Problem) -> tuple[list[np.ndarray], list[np.ndarray]]:
-    """Everything `forward` and `backward` give back, as arrays."""
-    return prepared(problem)()
+def arrays(problem: Problem) -> tuple[Any, ...]:
+    """What `Recurrence` takes by place."""
+    given = tensors_of(problem, problem.x, problem.h0)
+    u, h0, mask, *weights = [None if each is None else each.detach().numpy() for each in given]
+    sizes, kind, *_ = options_of(problem)
+    return kind, Weights(*weights), u, h0, mask, np.array(sizes, np.int64)
 
 
-def everything(problem: Problem) -> list[bytes]:
-    outputs, grads = run_arrays(problem)
-    return [array.tobytes() for array in (*outputs, *grads)]
+def prepared(problem: Problem) -> Callable[[], list[bytes]]:
+    """Both passes by the kernels alone, bit by bit: torch has nothing to do any more."""
+    given, d_out, d_cost = arrays(problem), problem.d_out.numpy(), problem.d_cost.numpy()
 
+    def bits() -> list[bytes]:
+        call = cpu.Recurrence(*given, max_depth=problem.depth, reverse=problem.reverse)
+        outputs = call.forward()
+        found = call.backward(outputs.out, d_out, d_cost)
+        parts = (*outputs, found.inputs, found.h0, *found.weights)
+        return [each.tobytes() for each in parts if each is not None]
 
-def prepared(problem: Problem) -> Callable[[], tuple[list[np.ndarray], list[np.ndarray]]]:
-    """`run_arrays` with all that torch has to do already done."""
-    kinds_and_tied = [kernel_weights(cell) for cell in problem.cells]
-    us = [cell.project(x).detach() for cell, x in zip(problem.cells, problem.x, strict=True)]
-    weights, *rest, _ = arrays(problem, us, [tied for _, tied in kinds_and_tied])
-    assert problem.d_cost is not None
-    d_out, d_cost, kind = problem.d_out.numpy(), problem.d_cost.numpy(), kinds_and_tied[0][0]
-
-    def run() -> tuple[list[np.ndarray], list[np.ndarray]]:
-        given = cpu.Recurrence(kind, weights, *rest, max_depth=problem.depth, reverse=problem.reverse)
-        outputs = given.forward()
-        grads = given.backward(outputs.out, d_out, d_cost)
-        assert grads.inputs is not None
-        return list(outputs), [grads.inputs, grads.h0, *(g for g in grads.weights if g is not None)]
-
-    return run
+    return bits

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import torch
 
-from eirehn.ops.cuda import nvrtc
-from eirehn.ops.cuda.machine import MACHINES, Kernel
+from eirehn.ops.cuda.machine import MACHINES, CompileError, Kernel
 
 HERE = Path(__file__).parent / "emulation"
 COMPILER = shutil.which("g++")
@@ -59,7 +58,7 @@ def sanitizer(name: str) -> str | None:
 
 @dataclass(frozen=True)
 class Refusing(Emulated):
-    error: type[Exception] = nvrtc.CompileError
+    error: type[Exception] = CompileError
 
     def build(self, source: str, name: str, memory: int) -> Kernel:
         raise self.error("not today")

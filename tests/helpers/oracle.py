@@ -17,10 +17,6 @@ import numpy.typing as npt
 Array = npt.NDArray[np.float64]
 Params = Mapping[str, npt.NDArray[Any]]
 
-SYSTEMS = ("RHN", "SRHN", "SREHN", "EIREHN")
-WEIGHT_UPDATES = ("paper", "recursive", "bounded", "additive", "scaling", "outer", "none")
-ACT_KINDS = ("RNN_TANH", "RNN_RELU", "GRU", "LSTM")
-
 
 class Result(NamedTuple):
     """Outputs (T,B,H), final state (B,H) or (B,S), inner steps (T,B) and their cost (T,B)."""
@@ -71,8 +67,6 @@ def highway(
     h_mask: npt.ArrayLike | None = None,
 ) -> Result:
     """h[t] = S(h[t-1], x[t]) (Eq. 1) for a batch x (T,B,X) of sequences that start at h0 (B,H)."""
-    if system not in SYSTEMS or weight_update not in WEIGHT_UPDATES:
-        raise ValueError(f"unknown system {system!r} or weight update {weight_update!r}")
     p, x, h0 = _float64(p), np.asarray(x, np.float64), np.asarray(h0, np.float64)
     steps, batch, _ = x.shape
     x_mask = np.ones_like(x[0]) if x_mask is None else np.asarray(x_mask, np.float64)
@@ -185,8 +179,6 @@ def act(
 
     `depth` is N(t) and `cost` the ponder N(t) + R(t). The mean-field state is carried to the next time step.
     """
-    if kind not in ACT_KINDS:
-        raise ValueError(f"unknown kind {kind!r}")
     p, x, s0 = _float64(p), np.asarray(x, np.float64), np.asarray(s0, np.float64)
     steps, batch, _ = x.shape
     size = p["W_hh"].shape[1]
@@ -228,10 +220,8 @@ def cell(kind: str, p: Params, x: Array, s: Array) -> Array:
     h = s[:size]
     from_x = p["W_ih"] @ x + p["b"]
     from_h = p["W_hh"] @ h
-    if kind == "RNN_TANH":
+    if kind == "RNN":
         return np.tanh(from_x + from_h)
-    if kind == "RNN_RELU":
-        return np.maximum(from_x + from_h, 0.0)
     if kind == "GRU":
         (x_r, x_z, x_n), (h_r, h_z, h_n) = np.split(from_x, 3), np.split(from_h, 3)
         r, z = sigm(x_r + h_r), sigm(x_z + h_z)

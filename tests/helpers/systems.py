@@ -1,10 +1,12 @@
 """Every system and option of the family, with weights under which gates shut at different depths."""
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 import eirehn
 from helpers import oracle
@@ -87,8 +89,7 @@ def oracle_run(name: str, layer: Any, index: int, x: Tensor, state: Tensor, **op
             "w_p": p["w_p"][0],
             "b_p": p["b_p"],
         }
-        kind = "RNN_TANH" if update == "RNN" else update
-        return oracle.act(kind, p, x.numpy(), state.numpy(), epsilon=cell.epsilon, max_depth=max_depth, **options)
+        return oracle.act(update, p, x.numpy(), state.numpy(), epsilon=cell.epsilon, max_depth=max_depth, **options)
     return oracle.highway(
         system,
         p,
@@ -106,6 +107,34 @@ def parts(state: Any) -> tuple[Tensor, ...]:
 
 def joined(state: Any) -> Tensor:
     return torch.cat(parts(state), -1)
+
+
+def run(layer: Any, x: Tensor, h0: Tensor, pack: Any = lambda x: x, **options: Any) -> list[Tensor]:
+    """Out, h_n, depth and cost, and every gradient of a loss that each of their numbers enters with a weight of its
+    own; `pack` makes of x what the layer reads."""
+    layer.zero_grad()
+    x, h0 = x.clone().requires_grad_(), h0.clone().requires_grad_()
+    torch.manual_seed(0)
+    out, h_n, depth, cost = layer(pack(x), h0, return_depth=True, return_cost=True, **options)
+    out = out.data if isinstance(out, PackedSequence) else out
+    loss_of(out, h_n, cost).backward()
+    return [out, h_n, depth, cost, x.grad, h0.grad, *(p.grad.clone() for p in layer.parameters())]
+
+
+def loss_of(out: Tensor, h_n: Tensor, cost: Tensor) -> Tensor:
+    weight = torch.linspace(-1, 1, out.numel(), dtype=out.dtype, device=out.device).view_as(out)
+    return (out * weight).sum() + h_n.square().sum() + cost.square().sum()
+
+
+def largest_error(found: Iterable[Tensor], exact: Iterable[Tensor]) -> float:
+    """Of all numbers, each over the largest of its tensor; NaN where there is one."""
+    errors = [torch.zeros((), dtype=torch.float64)]
+    for value, truth in zip(found, exact, strict=True):
+        assert value.shape == truth.shape
+        if truth.numel():
+            value, truth = (each.detach().cpu().double() for each in (value, truth))
+            errors.append((value - truth).abs().max() / truth.abs().max().clamp(min=1e-30))
+    return float(torch.stack(errors).max())
 
 
 def stream_of(layer: Any, *tensors: Tensor | None, max_depth: int = 3) -> Any:

@@ -65,36 +65,21 @@ def test_by_hand(kind: str, size: int | None, window: int, piece: int) -> None:
 
 
 @pytest.mark.parametrize(("by_step", "size"), [(False, None), (True, None), (True, 4)])
-def test_what_is_hidden_from_it_by_hand(by_step: bool, size: int | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_hidden_from_it_by_hand(by_step: bool, size: int | None, masks: list[Any]) -> None:
     """In training it asks by a part of an output, as much as the vocabulary sees; what it points at is whole."""
     torch.manual_seed(0)
-    network = LanguageNetwork(
-        "EIREHN",
-        6,
-        max_depth=2,
-        pointer=4,
-        output_dropout=0.6,
-        step_masks=by_step,
-        embedding_size=size,
-        start={"weight_bound": 1.0},
-    )
+    own: dict[str, Any] = {"output_dropout": 0.6, "step_masks": by_step, "embedding_size": size}
+    network = LanguageNetwork("EIREHN", 6, max_depth=2, pointer=4, start={"weight_bound": 1.0}, **own)
     model = LanguageModel(network, 5).double().train()
-    masks, original = [], torch.nn.functional.dropout
-
-    def dropout(x: torch.Tensor, p: float) -> torch.Tensor:
-        assert p == 0.6
-        masks.append(original(x, p))
-        return masks[-1]
-
-    monkeypatch.setattr(torch.nn.functional, "dropout", dropout)
     tokens = torch.randint(0, 5, (3, 12))
     first = model.run(tokens[:, :7])
     second = model.run(tokens[:, 7:], first.state)
+    assert [p for p, _ in masks] == [0.6] * 4
+    # Of each call two, of the vocabulary and of the pointer.
     kept = [
-        torch.cat([one.expand(-1, 7, -1), two.expand(-1, 5, -1)], 1).numpy()
-        for one, two in zip(masks[:2], masks[2:], strict=True)
+        np.concatenate([np.broadcast_to(one, (3, 7, size)), np.broadcast_to(two, (3, 5, size))], 1)
+        for (_, one), (_, two), size in zip(masks[:2], masks[2:], (size or 6, 6), strict=True)
     ]
-    assert [mask.shape[-1] for mask in kept] == [size or 6, 6]
     assert all((mask == 0).any() and (mask == 2.5).any() for mask in kept)
     assert size is not None or (kept[0] != kept[1]).any()
     expected = by_hand(model, tokens, 4, kept)

@@ -65,9 +65,7 @@ def test_use_backend_nests_and_refuses_unknown_names(monkeypatch):
     assert chosen_backend() == "cpu"
     with eirehn.use_backend("reference"):
         assert chosen_backend() == "reference"
-        with pytest.raises(
-            ValueError, match="backend must be one of 'auto', 'reference', 'cpu', 'triton', 'cuda', got 'gpu'"
-        ):
+        with pytest.raises(ValueError, match="must be one of auto, reference, cpu, triton, cuda, got 'gpu'"):
             eirehn.use_backend("gpu")
         assert chosen_backend() == "reference"
     assert chosen_backend() == "cpu"

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 from helpers.quick import quick
-from helpers.systems import FUSED, draw, make
+from helpers.systems import FUSED, draw, largest_error, loss_of, make, run
 from torch.func import functional_call, stack_module_state, vmap
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
@@ -41,15 +41,8 @@ def call_of(frame, **options):
     return call
 
 
-def loss_of(results):
-    out, h_n, _, cost = results
-    weight = torch.linspace(-1, 1, out.numel(), dtype=out.dtype).view_as(out)
-    return (out * weight).sum() + h_n.square().sum() + cost.square().sum()
-
-
-def close(left, right, tolerance=1e-11):
-    scale = max(right.abs().max().item(), 1e-30)
-    return (left - right).abs().max().item() <= tolerance * scale
+def close(found, exact):
+    return largest_error([found], [exact]) <= 1e-11
 
 
 @pytest.mark.parametrize("name", FUSED)
@@ -58,18 +51,13 @@ def test_members_with_inputs_of_their_own(name, batch):
     layers, parameters, frame = ensemble(name, num_layers=2, bidirectional=True)
     x, h0 = inputs(layers, 6, batch)
     stacked = vmap(call_of(frame))(parameters, x, h0)
-    sum(loss_of([each[index] for each in stacked]) for index in range(3)).backward()
+    out, h_n, _, cost = stacked
+    sum(loss_of(out[index], h_n[index], cost[index]) for index in range(3)).backward()
+    found = [*stacked, x.grad, h0.grad, *(each.grad for each in parameters.values())]
     for index, layer in enumerate(layers):
-        own_x, own_h0 = (each[index].detach().requires_grad_() for each in (x, h0))
         with eirehn.use_backend("reference"):
-            alone = layer(own_x, own_h0, return_depth=True, return_cost=True)
-            loss_of(alone).backward()
-        assert torch.equal(stacked[2][index], alone[2])
-        assert all(close(a[index], b) for a, b in zip(stacked, alone, strict=True))
-        assert close(x.grad[index], own_x.grad)
-        assert close(h0.grad[index], own_h0.grad)
-        for key, parameter in layer.named_parameters():
-            assert close(parameters[key].grad[index], parameter.grad), key
+            alone = run(layer, x[index].detach(), h0[index].detach())
+        assert largest_error([each[index] for each in found], alone) <= 1e-11
 
 
 def test_what_members_share_gets_the_sum_of_their_gradients():

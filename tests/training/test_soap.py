@@ -37,7 +37,7 @@ def test_after_a_new_basis_it_is_adam_there() -> None:
     """Steps written out: Adam on the turned gradient, its mean carried over, its squares from the eigenvalues."""
     matrix, start = problem(1, 5)
     value = nn.Parameter(start.clone())
-    optimizer = FullSOAP([value], 0.01, (0.9, 0.97), weight_decay=0.1, every=10**9)
+    optimizer = FullSOAP([value], 0.01, (0.9, 0.97), weight_decay=0.1)
     x, Q = start[0].numpy().copy(), np.eye(5)
     mean, square, gradients = np.zeros(5), np.zeros(5), []
     noise = np.random.default_rng(0).standard_normal((131, 5))  # without it the moment has directions of no weight
@@ -63,7 +63,7 @@ def test_members_do_not_meet() -> None:
     together = nn.Parameter(start.clone())
     alone = nn.Parameter(start[1:2].clone())
     for value, matrices in ((together, matrix), (alone, matrix[1:2])):
-        optimizer = FullSOAP([value], 0.01, every=200)
+        optimizer = FullSOAP([value], 0.01)
         for _ in range(700):
             optimizer.zero_grad()
             (0.5 * torch.einsum("mi,mij,mj->m", value, matrices, value)).sum().backward()

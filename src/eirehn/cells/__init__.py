@@ -7,13 +7,11 @@ from .gate import depth_bound, elastic_gate
 from .lstm import GRU, LSTM, RNN, one_bias
 from .rhn import RHNCell, SRHNCell
 from .srehn import SREHNCell
-from .weight_update import WEIGHT_UPDATES
 
 __all__ = [
     "GRU",
     "LSTM",
     "RNN",
-    "WEIGHT_UPDATES",
     "ACTCell",
     "EIREHNCell",
     "RHNCell",

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._internal.checks import check_pair, finite, floating, positive_int
+from .._internal.checks import check_pair, finite, floating, one_of, positive_int
 from .base import (
     Constants,
     RecurrentCell,
@@ -43,9 +43,7 @@ class ACTCell(RecurrentCell):
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        if cell not in CELLS:
-            known = ", ".join(repr(name) for name in CELLS)
-            raise ValueError(f"cell must be one of {known}, got {cell!r}")
+        one_of("cell", cell, CELLS)
         hidden_size = positive_int("hidden_size", hidden_size)
         super().__init__(input_size, hidden_size, state_size=2 * hidden_size if cell == "LSTM" else hidden_size)
         self.max_depth = positive_int("max_depth", max_depth)

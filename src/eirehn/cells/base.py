@@ -161,9 +161,7 @@ def stops_by_data(tensor: Tensor) -> bool:
 
     It may not while a graph is traced or captured, under a function transform, and where there are no values.
     """
-    if transformed():
-        return False
-    if type(tensor) is not Tensor or tensor.is_meta:
+    if transformed() or traced(tensor):
         return False
     return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
 

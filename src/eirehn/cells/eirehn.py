@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from .._internal.checks import finite, positive_int
+from .._internal.checks import finite, one_of, positive_int
 from .base import Constants, Step, default_bound, fill_uniform, masked, product, residual_and_gate
 from .gate import ElasticSteps
 from .srehn import SREHNCell
@@ -48,9 +48,7 @@ class EIREHNCell(SREHNCell):
         dtype: torch.dtype | None = None,
     ) -> None:
         weight_update = RENAMED.get(weight_update, weight_update)
-        if weight_update not in WEIGHT_UPDATES:
-            known = ", ".join(repr(name) for name in WEIGHT_UPDATES)
-            raise ValueError(f"weight_update must be one of {known}, got {weight_update!r}")
+        one_of("weight_update", weight_update, WEIGHT_UPDATES)
         super().__init__(input_size, hidden_size, max_depth=max_depth, device=device, dtype=dtype)
         self.weight_update = weight_update
         self.hyper_size = (hidden_size + 1) // 2 if hyper_size is None else positive_int("hyper_size", hyper_size)
@@ -79,33 +77,18 @@ class EIREHNCell(SREHNCell):
         self,
         *,
         weight_bound: float | None = None,
-        gate_bias: float = -1.0,
-        alpha: float = 0.25,
-        beta_hat: float = 3.0,
-        decay_bias: float = -4.0,
-        decay_scale: float = 0.1,
-        input_scale: float = 1.0,
-        gate_scale: float = 1.0,
         update_bias: float = 0.0,
         change_scale: float = 1.0,
         update_scale: float = 1.0,
+        **initial: float,
     ) -> None:
-        """As `SREHNCell.reset_parameters`; the hypernetwork is uniform within ±`weight_bound` too, with factors
-        `change_scale` on what makes the weight change (`P`) and `update_scale` on `P̄`, and the gate ḡ of the weight
-        update starts at bias `update_bias`."""
+        """As `SREHNCell.reset_parameters`, which takes the `initial` values; the hypernetwork is uniform within
+        ±`weight_bound` too, with factors `change_scale` on what makes the weight change (`P`) and `update_scale` on
+        `P̄`, and the gate ḡ of the weight update starts at bias `update_bias`."""
         finite("update_bias", update_bias)
         finite("change_scale", change_scale, least=0.0)
         finite("update_scale", update_scale, least=0.0)
-        super().reset_parameters(
-            weight_bound=weight_bound,
-            gate_bias=gate_bias,
-            alpha=alpha,
-            beta_hat=beta_hat,
-            decay_bias=decay_bias,
-            decay_scale=decay_scale,
-            input_scale=input_scale,
-            gate_scale=gate_scale,
-        )
+        super().reset_parameters(weight_bound=weight_bound, **initial)
         self._reset_hypernetwork(weight_bound, update_bias, change_scale, update_scale)
 
     def _reset_hypernetwork(

@@ -24,69 +24,63 @@ if TYPE_CHECKING:
     from .eirehn import EIREHNCell
 
 
-class Additive:
-    """Eq. 17 alone: `W^r = W^{r-1} + diag(w^r)`, so `W^r h = W h + c^r ⊗ h` with `c^r = c^{r-1} + w^r`."""
+class WeightUpdate:
+    """What an update is of: the `projections` that take z to the change, and where it is `gated`, `P̄` and `b̄`."""
 
-    projections = ("P",)
-    gated = False
-
-    def __init__(self, cell: EIREHNCell) -> None:
-        self.cell = cell
-        self.c: Tensor | float = 0.0
-
-    def __call__(self, Wh: Tensor, hh: Tensor, z: Tensor) -> Tensor:
-        self.c = self.c + product(z, self.cell.P)
-        return Wh + self.c * hh
-
-
-class Scaling:
-    """After Ha et al. (2016): `W^r = diag(1 + P z^r) W`."""
-
-    projections = ("P",)
-    gated = False
-
-    def __init__(self, cell: EIREHNCell) -> None:
-        self.cell = cell
-
-    def __call__(self, Wh: Tensor, hh: Tensor, z: Tensor) -> Tensor:
-        return (1 + product(z, self.cell.P)) * Wh
-
-
-class Paper:
-    """Eq. 22 over Eq. 17: `ḡ ⊗ (W^{r-1} h) + (1−ḡ) ⊗ w^r ⊗ h` with `W^{r-1} = W + diag(c^{r-1})`."""
-
-    projections = ("P",)
+    projections: tuple[str, ...] = ("P",)
     gated = True
 
     def __init__(self, cell: EIREHNCell) -> None:
         self.cell = cell
-        self.c: Tensor | float = 0.0
+        self.a: Tensor | float = 1.0  # of W, in the updates that change it
+        self.c: Tensor | float = 0.0  # the sum of the diagonal changes so far
 
     def __call__(self, Wh: Tensor, hh: Tensor, z: Tensor) -> Tensor:
-        w = product(z, self.cell.P)
-        g_bar = torch.sigmoid(product(z, self.cell.P_bar, self.cell.b_bar))
+        raise NotImplementedError
+
+    def change(self, z: Tensor) -> Tensor:
+        """`w^r = P z^r`, Eq. 19."""
+        return product(z, self.cell.P)
+
+    def gate(self, z: Tensor) -> Tensor:
+        """`ḡ^r`, Eq. 21."""
+        return torch.sigmoid(product(z, self.cell.P_bar, self.cell.b_bar))
+
+
+class Additive(WeightUpdate):
+    """Eq. 17 alone: `W^r = W^{r-1} + diag(w^r)`, so `W^r h = W h + c^r ⊗ h` with `c^r = c^{r-1} + w^r`."""
+
+    gated = False
+
+    def __call__(self, Wh: Tensor, hh: Tensor, z: Tensor) -> Tensor:
+        self.c = self.c + self.change(z)
+        return Wh + self.c * hh
+
+
+class Scaling(WeightUpdate):
+    """After Ha et al. (2016): `W^r = diag(1 + P z^r) W`."""
+
+    gated = False
+
+    def __call__(self, Wh: Tensor, hh: Tensor, z: Tensor) -> Tensor:
+        return (1 + self.change(z)) * Wh
+
+
+class Paper(WeightUpdate):
+    """Eq. 22 over Eq. 17: `ḡ ⊗ (W^{r-1} h) + (1−ḡ) ⊗ w^r ⊗ h` with `W^{r-1} = W + diag(c^{r-1})`."""
+
+    def __call__(self, Wh: Tensor, hh: Tensor, z: Tensor) -> Tensor:
+        w, g_bar = self.change(z), self.gate(z)
         changed = g_bar * (Wh + self.c * hh) + (1 - g_bar) * w * hh
         self.c = self.c + w
         return changed
 
 
-class Recursive:
+class Recursive(WeightUpdate):
     """Eq. 22 as the update itself: `W^r = ḡ ⊗ W^{r-1} + (1−ḡ) ⊗ diag(w^r)`, that is `diag(a^r) W + diag(c^r)`."""
 
-    projections = ("P",)
-    gated = True
-
-    def __init__(self, cell: EIREHNCell) -> None:
-        self.cell = cell
-        self.a: Tensor | float = 1.0
-        self.c: Tensor | float = 0.0
-
-    def change(self, z: Tensor) -> Tensor:
-        return product(z, self.cell.P)
-
     def __call__(self, Wh: Tensor, hh: Tensor, z: Tensor) -> Tensor:
-        w = self.change(z)
-        g_bar = torch.sigmoid(product(z, self.cell.P_bar, self.cell.b_bar))
+        w, g_bar = self.change(z), self.gate(z)
         self.a = g_bar * self.a
         self.c = g_bar * self.c + (1 - g_bar) * w
         return self.a * Wh + self.c * hh
@@ -100,23 +94,22 @@ class Bounded(Recursive):
         return torch.tanh(super().change(z))
 
 
-class Outer:
+class Outer(WeightUpdate):
     """After Schmidhuber (1992): as `Paper`, with `ΔW^r = (P_u z^r)(P_v z^r)ᵀ` in place of `diag(P z^r)`.
 
     It keeps every change of a time step, so its work grows with the square of the depth.
     """
 
     projections = ("P_u", "P_v")
-    gated = True
 
     def __init__(self, cell: EIREHNCell) -> None:
-        self.cell = cell
+        super().__init__(cell)
         self.past: list[tuple[Tensor, Tensor]] = []
 
     def __call__(self, Wh: Tensor, hh: Tensor, z: Tensor) -> Tensor:
         halves = (2, self.cell.hidden_size)  # the residual and the gate apart
         u, v = (product(z, P).unflatten(-1, halves) for P in (self.cell.P_u, self.cell.P_v))  # (B, 2, H) each
-        g_bar = torch.sigmoid(product(z, self.cell.P_bar, self.cell.b_bar))
+        g_bar = self.gate(z)
         h = hh.unflatten(-1, halves)
         before = Wh
         for change in self.past:
@@ -129,8 +122,6 @@ def outer_times(u: Tensor, v: Tensor, h: Tensor) -> Tensor:
     """`(u vᵀ) h`."""
     return u * (v * h).sum(-1, keepdim=True)
 
-
-WeightUpdate = Additive | Scaling | Paper | Recursive | Bounded | Outer
 
 RENAMED = {"printed": "paper"}
 """Names of version 0.1, which runs, models and pickled layers still have."""

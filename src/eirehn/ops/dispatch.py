@@ -1,14 +1,11 @@
-"""Which backend runs a recurrence, chosen once a call by device, dtype and size or named by the user, and the way
-to its kernels."""
+"""Which backend runs a recurrence, chosen once a call by device, dtype and size or named by the user."""
 
 from __future__ import annotations
 
 import importlib.util
 import os
 from collections import deque
-from collections.abc import Sequence
 from contextlib import suppress
-from functools import lru_cache
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -16,13 +13,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .._internal.checks import one_of
 from ..cells import ACTCell, EIREHNCell, RecurrentCell, RHNCell
 from ..cells.base import traced, transformed
 from . import reference
-from .weights import Weights
 
 if TYPE_CHECKING:
-    import numpy as np
     import numpy.typing as npt
 
 HAS_NUMBA, HAS_TRITON = (importlib.util.find_spec(name) is not None for name in ("numba", "triton"))
@@ -31,12 +27,6 @@ GPU_MAX_HIDDEN = 2048
 SMALL = 128  # up to here one program of a GPU holds a sample's state; beyond, the chip works on each inner step
 # Beyond, the products are large enough for the plain path's own kernels to be faster, but for one sample at a time.
 CPU_MAX_HIDDEN = 640
-
-
-def _known(name: object, source: str) -> str:
-    if name not in BACKENDS:
-        raise ValueError(f"{source} must be one of {', '.join(map(repr, BACKENDS))}, got {name!r}")
-    return str(name)
 
 
 _asked: deque[use_backend] = deque(maxlen=1024)
@@ -74,7 +64,8 @@ class use_backend:  # noqa: N801  # reads as a verb, and is used like torch.no_g
 
     def __init__(self, name: str) -> None:
         global _chosen
-        self.name = _known(name, "backend")
+        one_of("backend", name, BACKENDS)
+        self.name = name
         self._counts, self._before = True, _chosen
         if torch.compiler.is_compiling():  # one thread, whose blocks end in order
             _chosen = self.name
@@ -106,7 +97,9 @@ def chosen_backend() -> str:
     """What was asked for: by `use_backend`, else by EIREHN_BACKEND, else "auto"."""
     if _chosen is not None:
         return _chosen
-    return _known(os.environ.get("EIREHN_BACKEND", "auto"), "EIREHN_BACKEND")
+    name = os.environ.get("EIREHN_BACKEND", "auto")
+    one_of("EIREHN_BACKEND", name, BACKENDS)
+    return name
 
 
 def scan(
@@ -273,166 +266,5 @@ def differentiated_by_transform() -> bool:
     return any(level.key() != torch._C._functorch.TransformType.Vmap for level in stack)
 
 
-def cost_dtype(h0: Tensor) -> torch.dtype:
-    """The gate is computed in float32 at least."""
-    return torch.float64 if h0.dtype == torch.float64 else torch.float32
-
-
-def forward(
-    u: Tensor,
-    h0: Tensor,
-    mask: Tensor | None,
-    weights: Weights[Tensor],
-    batch_sizes: Sequence[int],
-    kind: str,
-    max_depth: int,
-    reverse: bool,
-    backend: str,
-    *,
-    kept: list[Any] | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The operator's contract, see operator.py, handed to the kernels of a backend. Tensors come with the ensemble
-    axis of the operator, or all without it, for one model. `kept`, for large networks on a GPU, takes what spares
-    `backward` to run the recurrence again."""
-    alone = u.dim() == 2
-    results: Sequence[Any]
-    if backend == "cpu":
-        results = _on_cpu(u, h0, mask, weights, batch_sizes, kind, max_depth, reverse).forward()
-        out, depth, cost = (torch.from_numpy(each[0] if alone else each) for each in results)
-        return out, depth, cost
-    with torch.cuda.device_of(u):  # Triton launches on the current device, wherever the tensors are
-        results = _gpu_kernels(backend, h0).forward(
-            *(_whole(u, alone), _whole(h0, alone)),
-            Weights(*(_whole(each, alone) for each in weights)),
-            *_sizes_on(u.device, tuple(batch_sizes)),
-            kind=_triton_kind(kind, weights, alone),
-            max_depth=max_depth,
-            mask=_whole(mask, alone),
-            reverse=reverse,
-            out_dtype=h0.dtype,
-            **({"keep": True} if kept is not None else {}),
-        )
-    if kept is not None:
-        kept.append(results[3])
-    out, depth, cost = (each[0] if alone else each for each in results[:3])
-    return out, depth, cost
-
-
-def backward(
-    u: Tensor,
-    h0: Tensor,
-    mask: Tensor | None,
-    weights: Weights[Tensor],
-    out: Tensor,
-    d_out: Tensor,
-    d_cost: Tensor | None,
-    batch_sizes: Sequence[int],
-    kind: str,
-    max_depth: int,
-    reverse: bool,
-    backend: str,
-    *,
-    kept: list[Any] | None = None,
-) -> list[Tensor]:
-    """The gradients of u, h0 and of each weight there is, in order."""
-    alone = u.dim() == 2
-    if backend == "cpu":
-        recurrence = _on_cpu(u, h0, mask, weights, batch_sizes, kind, max_depth, reverse)
-        found = recurrence.backward(_array(out, alone), _array(d_out, alone), _array(d_cost, alone))
-        arrays = [each for each in (found.inputs, found.h0, *found.weights) if each is not None]
-        return [torch.from_numpy(each[0] if alone else each) for each in arrays]
-    with torch.cuda.device_of(u):
-        d_u, d_h0, gradients = _gpu_kernels(backend, h0).backward(
-            *(_whole(u, alone), _whole(h0, alone)),
-            Weights(*(_whole(each, alone) for each in weights)),
-            *_sizes_on(u.device, tuple(batch_sizes)),
-            *(_whole(out, alone), _whole(d_out, alone), _whole(d_cost, alone)),
-            kind=_triton_kind(kind, weights, alone),
-            max_depth=max_depth,
-            mask=_whole(mask, alone),
-            reverse=reverse,
-            **({"saved": kept[0]} if kept else {}),
-        )
-    own = [_apart(each) for each in (d_u, d_h0, *gradients) if each is not None]
-    return [each[0] for each in own] if alone else own
-
-
-def _apart(tensor: Tensor) -> Tensor:
-    """Its own memory: what an operator returns may not share any."""
-    return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
-
-
-def _on_cpu(
-    u: Tensor,
-    h0: Tensor,
-    mask: Tensor | None,
-    weights: Weights[Tensor],
-    batch_sizes: Sequence[int],
-    kind: str,
-    max_depth: int,
-    reverse: bool,
-) -> Any:
-    from .cpu import Recurrence
-
-    alone = u.dim() == 2
-    return Recurrence(
-        kind,
-        Weights(*(_array(each, alone) for each in weights)),
-        *(_array(u, alone), _array(h0, alone), _array(mask, alone)),
-        _sizes(tuple(batch_sizes)),
-        max_depth=max_depth,
-        reverse=reverse,
-    )
-
-
 def is_large(hidden_size: int) -> bool:
     return hidden_size > SMALL
-
-
-def _gpu_kernels(backend: str, h0: Tensor) -> Any:
-    if backend == "cuda":
-        from . import cuda
-
-        return cuda
-    if is_large(h0.size(-1)):
-        from .triton import large
-
-        return large
-    from . import triton
-
-    return triton
-
-
-def _array(tensor: Tensor | None, alone: bool) -> Any:
-    if tensor is None:
-        return None
-    array = as_array(tensor)
-    return array[None] if alone else array
-
-
-def _whole(tensor: Tensor | None, alone: bool) -> Any:
-    """Contiguous, and with the ensemble axis."""
-    if tensor is None:
-        return None
-    tensor = tensor.detach().contiguous()
-    return tensor[None] if alone else tensor
-
-
-@lru_cache(maxsize=64)
-def _sizes(batch_sizes: tuple[int, ...]) -> npt.NDArray[np.int64]:
-    import numpy as np
-
-    return np.array(batch_sizes, np.int64)
-
-
-@lru_cache(maxsize=64)
-def _sizes_on(device: torch.device, batch_sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Samples running at each step, and the first row of each step."""
-    sizes = torch.tensor(batch_sizes, dtype=torch.int64)
-    return sizes.to(device), (sizes.cumsum(0) - sizes).to(device)
-
-
-def _triton_kind(kind: str, weights: Weights[Tensor], alone: bool) -> str:
-    if weights.W_ah is not None:
-        return kind
-    return "RHN" if weights.W_h.dim() == (3 if alone else 4) else "SRHN"

@@ -24,7 +24,7 @@ from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 
 from ..cells import EIREHNCell, RecurrentCell
 from ..cells.base import at_least_float32, traced, transformed
-from . import dispatch
+from . import dispatch, kernels
 from .reference import Scan, masked_rows, unfused
 from .weights import Weights, halved, weights_of
 
@@ -72,12 +72,11 @@ def _projected(
         weights = halved(weights)
     # The kernels keep the state in float32, and want it so to start from: it is read again by the backward pass.
     first, mask = at_least_float32(state), None if h_mask is None else at_least_float32(h_mask)
-    if not transformed():
+    if not transformed() and not traced(x):
         out, depth, cost = run(KernelCall(options), u, first, mask, *weights)
     else:
         # One node of a traced graph, one call for all members under vmap.
-        given = (None if each is None else each[None] for each in (u, first, mask, *weights))
-        out, depth, cost = (each[0] for each in recurrence(*given, *options))
+        out, depth, cost = (each[0] for each in recurrence(*_as_ensemble((u, first, mask, *weights)), *options))
     return out.to(state.dtype), depth, cost
 
 
@@ -126,67 +125,28 @@ def by_step(values: Tensor, batch_sizes: list[int]) -> Tensor:
     return torch.stack([F.pad(row, (0, batch - row.size(0))) for row in values.split(batch_sizes)])
 
 
-@torch.library.custom_op("eirehn::recurrence", mutates_args=())
-def recurrence(
-    u: Tensor,
-    h0: Tensor,
-    mask: Tensor | None,
-    W_h: Tensor,
-    b: Tensor,
-    W_ah: Tensor | None,
-    alpha: Tensor | None,
-    beta: Tensor | None,
-    z1: Tensor | None,
-    W_zs: Tensor | None,
-    W_z: Tensor | None,
-    b_z: Tensor | None,
-    P: Tensor | None,
-    P_bar: Tensor | None,
-    b_bar: Tensor | None,
-    batch_sizes: Sequence[int],
-    kind: str,
-    max_depth: int,
-    reverse: bool,
-    backend: str,
-) -> tuple[Tensor, Tensor, Tensor]:
-    weights = Weights(W_h, b, W_ah, alpha, beta, z1, W_zs, W_z, b_z, P, P_bar, b_bar)
-    return dispatch.forward(u, h0, mask, weights, batch_sizes, kind, max_depth, reverse, backend)
-
-
-@torch.library.custom_op("eirehn::recurrence_backward", mutates_args=())
-def recurrence_backward(
-    u: Tensor,
-    h0: Tensor,
-    mask: Tensor | None,
-    W_h: Tensor,
-    b: Tensor,
-    W_ah: Tensor | None,
-    alpha: Tensor | None,
-    beta: Tensor | None,
-    z1: Tensor | None,
-    W_zs: Tensor | None,
-    W_z: Tensor | None,
-    b_z: Tensor | None,
-    P: Tensor | None,
-    P_bar: Tensor | None,
-    b_bar: Tensor | None,
-    out: Tensor,
-    d_out: Tensor,
-    d_cost: Tensor | None,
-    batch_sizes: Sequence[int],
-    kind: str,
-    max_depth: int,
-    reverse: bool,
-    backend: str,
-) -> list[Tensor]:
-    """The gradients of u, h0 and of each weight there is, in order."""
-    weights = Weights(W_h, b, W_ah, alpha, beta, z1, W_zs, W_z, b_z, P, P_bar, b_bar)
-    return dispatch.backward(
-        u, h0, mask, weights, out, d_out, d_cost, batch_sizes, kind, max_depth, reverse, backend
-    )
-
-
+_TENSORS = "Tensor u, Tensor h0, Tensor? mask, " + ", ".join(
+    f"{'Tensor?' if name in Weights._field_defaults else 'Tensor'} {name}" for name in Weights._fields
+)
+_OPTIONS = "SymInt[] batch_sizes, str kind, SymInt max_depth, bool reverse, str backend"
 TENSORS = 3 + len(Weights._fields)  # u, h0, mask and the weights come first in both operators
+
+
+@torch.library.custom_op(
+    "eirehn::recurrence", mutates_args=(), schema=f"({_TENSORS}, {_OPTIONS}) -> (Tensor, Tensor, Tensor)"
+)
+def recurrence(u: Tensor, h0: Tensor, mask: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
+    return kernels.forward(u, h0, mask, Weights(*rest[: TENSORS - 3]), *rest[TENSORS - 3 :])[:3]
+
+
+@torch.library.custom_op(
+    "eirehn::recurrence_backward",
+    mutates_args=(),
+    schema=f"({_TENSORS}, Tensor out, Tensor d_out, Tensor? d_cost, {_OPTIONS}) -> Tensor[]",
+)
+def recurrence_backward(u: Tensor, h0: Tensor, mask: Tensor | None, *rest: Any) -> list[Tensor]:
+    """The gradients of u, h0 and of each weight there is, in order."""
+    return kernels.backward(u, h0, mask, Weights(*rest[: TENSORS - 3]), *rest[TENSORS - 3 :])
 
 
 @recurrence.register_fake
@@ -195,7 +155,7 @@ def _(u: Tensor, h0: Tensor, mask: Any, W_h: Tensor, *rest: Any) -> tuple[Tensor
     return (
         u.new_empty(*rows, h0.size(-1), dtype=h0.dtype),
         u.new_empty(rows, dtype=torch.int64),
-        u.new_empty(rows, dtype=dispatch.cost_dtype(h0)),
+        u.new_empty(rows, dtype=torch.promote_types(h0.dtype, torch.float32)),  # as the gate
     )
 
 
@@ -349,23 +309,25 @@ class KernelCall:
     def __init__(self, options: tuple[Any, ...]) -> None:
         self.options = options
 
-    def forward(
-        self, tensors: Sequence[Any], *, backward_follows: bool
-    ) -> tuple[Sequence[Tensor], list[Any] | None]:
-        u, h0, mask, *weights = tensors
-        kept: list[Any] | None = [] if dispatch.is_large(h0.size(-1)) and backward_follows else None
-        return dispatch.forward(u, h0, mask, Weights(*weights), *self.options, kept=kept), kept
+    def forward(self, tensors: Sequence[Any], *, backward_follows: bool) -> tuple[Sequence[Tensor], Any]:
+        u, h0, mask, *weights = _as_ensemble(tensors)
+        keep = backward_follows and dispatch.is_large(h0.size(-1))
+        *results, kept = kernels.forward(u, h0, mask, Weights(*weights), *self.options, keep=keep)
+        return [each[0] for each in results], kept
 
-    def backward(
-        self, kept: list[Any] | None, tensors: Sequence[Any], *given: Any, with_x: bool
-    ) -> list[Tensor | None]:
-        u, h0, mask, *weights = tensors
-        found = dispatch.backward(u, h0, mask, Weights(*weights), *given, *self.options, kept=kept)
-        return _in_place(tensors, found)
+    def backward(self, kept: Any, tensors: Sequence[Any], *given: Any, with_x: bool) -> list[Tensor | None]:
+        u, h0, mask, *weights = _as_ensemble(tensors)
+        found = kernels.backward(u, h0, mask, Weights(*weights), *_as_ensemble(given), *self.options, saved=kept)
+        return _in_place(tensors, [each[0] for each in found])
 
     def differentiable(self, tensors: Sequence[Any], *given: Any) -> list[Tensor | None]:
-        whole = (None if each is None else each[None] for each in (*tensors, *given))
-        return _in_place(tensors, [each[0] for each in recurrence_backward(*whole, *self.options)])
+        found = recurrence_backward(*_as_ensemble((*tensors, *given)), *self.options)
+        return _in_place(tensors, [each[0] for each in found])
+
+
+def _as_ensemble(tensors: Sequence[Tensor | None]) -> list[Any]:
+    """Of one member."""
+    return [None if each is None else each[None] for each in tensors]
 
 
 def _in_place(tensors: Sequence[Tensor | None], found: Sequence[Tensor]) -> list[Tensor | None]:

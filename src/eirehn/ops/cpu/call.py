@@ -145,12 +145,9 @@ def _sizes(p: Arrays) -> tuple[int, int]:
 def _sources(p: Arrays) -> tuple[list[Array], list[Array]]:
     """α̂ and β̂, and what z¹ comes from, checked, since the kernels read through bare pointers."""
     E, (H, Z) = len(p["b"]), _sizes(p)
-    expected: dict[str, tuple[int, ...]] = {"alpha_hat": (H,), "beta_hat": (H,)}
-    if Z:
-        expected |= {"W_zh": (Z, H), "W_zg": (Z, H), "W_z": (Z, Z), "b_z": (Z,)}
-        expected |= {"s_0": (H,), "g_0": (H,), "z_0": (Z,)}
-    for name, shape in expected.items():
-        check_shape(name, p[name].shape, (E, *shape))
+    expected = _cell_shapes(H, Z)
+    for name in ("alpha_hat", "beta_hat", *(HYPER if Z else ())):
+        check_shape(name, p[name].shape, (E, *expected[name]))
         check_dtype(name, p[name], p["b"].dtype)
     none = np.empty(0, p["b"].dtype)
     return [flat(p["alpha_hat"]), flat(p["beta_hat"])], [flat(p[name]) if Z else none for name in HYPER]
@@ -185,11 +182,17 @@ def gradients_of(p: Arrays, q: Weights[Array], gradients: Gradients) -> Arrays:
     return found
 
 
-# The order of a cell's parameters, and of their addresses; a system has all up to one of them.
-NAMES = (
-    "W_h", "W_x", "b", "W_ah", "W_ax", "b_a", "alpha_hat", "beta_hat", "W_zh", "W_zg", "W_z", "b_z", "s_0", "g_0",
-    "z_0", "P", "P_bar", "b_bar",
-)  # fmt: skip
+def _cell_shapes(H: int, Z: int, X: int = 1, sets: tuple[int, ...] = ()) -> dict[str, tuple[int, ...]]:
+    """Of a cell's parameters, in their order."""
+    return {
+        "W_h": (*sets, 2 * H, H), "W_x": (2 * H, X), "b": (*sets, 2 * H), "W_ah": (H, H), "W_ax": (H, X),
+        "b_a": (H,), "alpha_hat": (H,), "beta_hat": (H,), "W_zh": (Z, H), "W_zg": (Z, H), "W_z": (Z, Z),
+        "b_z": (Z,), "s_0": (H,), "g_0": (H,), "z_0": (Z,), "P": (2 * H, Z), "P_bar": (2 * H, Z), "b_bar": (2 * H,),
+    }  # fmt: skip
+
+
+NAMES = tuple(_cell_shapes(1, 1))
+"""The order of the parameters' addresses, too; a system has all up to one of them."""
 
 
 class StreamPlan(NamedTuple):
@@ -218,11 +221,7 @@ def _stream_plan(
     H, Z = state[-1], given["b_z"][0] if "b_z" in given else 0
     sets = given["W_h"][0] if len(given["W_h"]) == 3 else 1
     own = (sets,) if len(given["W_h"]) == 3 else ()
-    expected = {
-        "W_h": (*own, 2 * H, H), "W_x": (2 * H, X), "b": (*own, 2 * H), "W_ah": (H, H), "W_ax": (H, X), "b_a": (H,),
-        "alpha_hat": (H,), "beta_hat": (H,), "W_zh": (Z, H), "W_zg": (Z, H), "W_z": (Z, Z), "b_z": (Z,),
-        "s_0": (H,), "g_0": (H,), "z_0": (Z,), "P": (2 * H, Z), "P_bar": (2 * H, Z), "b_bar": (2 * H,),
-    }  # fmt: skip
+    expected = _cell_shapes(H, Z, X, own)
     s = shape_of(KINDS[kind], H, Z, max_depth, sets, "W_ah" in given, register_lanes(itemsize), X)
     last = "b_bar" if s.G > 2 * H else "P" if s.G else "beta_hat" if s.elastic else "b"
     fits = names == NAMES[: NAMES.index(last) + 1] and all(given[name] == expected[name] for name in names)

@@ -10,7 +10,9 @@ no product does not care whether samples or units lie side by side: for `stream`
 
 from __future__ import annotations
 
-from .layout import ADDITIVE, BLOCK, BOUNDED, NONE, PAPER, RECURSIVE, SCALING
+from numba import njit
+
+from .layout import ADDITIVE, BOUNDED, NO_STEPS, NONE, PAPER, RECURSIVE, SCALING
 from .products import product
 from .simd import (
     any_lane,
@@ -23,6 +25,7 @@ from .simd import (
     lane_count,
     load,
     of_unit,
+    panel_rows,
     put,
     spread,
     store,
@@ -225,34 +228,54 @@ def update(H, packed, b, tile, pre, u, first, d, h, h_new):
 
 
 @inner
-def time_step(s, w, f, packed, o, tile, masked, count, cost):
-    """All inner steps of one time step, on the state at `f.h`."""
-    H, H2, lanes = s.H, 2 * s.H, lane_count(tile)
-    hm = f.hm if masked else f.h
+def read_state(s, f, steps, tile, masked, h, hm):
+    """Where the products read the state: at `hm` after dropout, or where it is kept, else at h itself."""
     if masked:
-        masked_rows(tile, f.h, f.mask, f.hm, H)
+        masked_rows(tile, h, f.mask, hm, s.H)
+    elif steps.H_step > 0:
+        copy_rows(tile, h, hm, s.H)
+    else:
+        return h
+    return hm
+
+
+@njit(inline="always")  # so that the forward pass, whose steps are the constant 0, is not slower for them
+def time_step(s, w, f, steps, packed, o, tile, masked, count, at, at_z, r_step):
+    """All inner steps of one time step, from the state at `f.h`; how many there were.
+
+    `steps` lie between the values of one inner step and the next: the forward pass keeps none, the backward pass
+    all. There what the weight gradients need goes to the stash from entry `at` on, `r_step` entries apart, and that
+    of the hypernetwork from entry `at_z` on.
+    """
+    H, H2, lanes = s.H, 2 * s.H, lane_count(tile)
+    hm = read_state(s, f, steps, tile, masked, f.h, f.hm + at * steps.H_step)
     if s.elastic:
         local_decay(s, w, packed, o, tile, hm, f.u + H2 * lanes, f.alpha_t)
     else:
         open_gate(s, tile, f.d, count)
     if s.kind != NONE:
-        spread_rows(packed, o + w.z1, s.Z, tile, f.sgz + H2 * lanes)
+        spread_rows(packed, o + w.z1, s.Z, tile, f.sgz + at_z * steps.sgz_step + H2 * lanes)
         fill(tile, f.c, H2 * lanes, 0.0)
         fill(tile, f.a, H2 * lanes, 1.0)
-    panels = (H2 + BLOCK - 1) // BLOCK * BLOCK * H
-    for r in range(1, s.R + 1):
-        if s.elastic and not gate(s, w, packed, o, tile, f.alpha_t, f.d, f.d, f.fall, r, count, cost):
-            return
-        if masked and r > 1:
-            masked_rows(tile, f.h, f.mask, f.hm, H)
-        own = r - 1 if s.sets > 1 else 0
-        wg = f.wg1
-        if r > 1 and s.kind != NONE:
-            wg, z = f.wg, f.sgz + H2 * lanes
-            hyper(s, w, packed, o, tile, f.sgz, z, z, wg, f.tmp)
-        product(packed, o + w.W_h + own * panels, tile, hm, f.wh, H2, H, False)
-        mix(s.kind, H, tile, f.wh, wg, f.h, f.c, f.c, f.a, f.a, f.sgz)
-        update(H, packed, o + w.b + own * H2, tile, f.sgz, f.u, r == 1, f.d, f.h, f.h)
+    panels = panel_rows(H2) * H
+    for k in range(s.R):
+        d, h = f.d + k * steps.d_step, f.h + k * steps.H_step
+        if s.elastic:
+            fall = f.fall + k * steps.H_step
+            if not gate(s, w, packed, o, tile, f.alpha_t, d - steps.d_step, d, fall, k + 1, count, f.size):
+                return k
+        if k > 0:
+            hm = read_state(s, f, steps, tile, masked, h, f.hm + (at + k * r_step) * steps.H_step)
+        wg, wh, c, a = f.wg1, f.wh + k * steps.H2_step, f.c + k * steps.H2_step, f.a + k * steps.H2_step
+        sgz = f.sgz + (at_z + k) * steps.sgz_step
+        if k > 0 and s.kind != NONE:
+            wg, z = f.wg + (k - 1) * steps.G_step, f.z + (at_z + k - 1) * steps.z_step
+            hyper(s, w, packed, o, tile, sgz - steps.sgz_step, z, sgz + H2 * lanes, wg, f.tmp)
+        own = k if s.sets > 1 else 0
+        product(packed, o + w.W_h + own * panels, tile, hm, wh, H2, H, False)
+        mix(s.kind, H, tile, wh, wg, h, c, c + steps.H2_step, a, a + steps.H2_step, sgz)
+        update(H, packed, o + w.b + own * H2, tile, sgz, f.u, k == 0, d, h, h + steps.H_step)
+    return s.R
 
 
 @inner
@@ -290,7 +313,7 @@ def _sequence(
         row = e * N + starts[t] + begin
         project(s, w, packed, o, tile, inputs, row, count, f.x, f.u)
         fill(tile, cost, 2 * lanes, 0.0)
-        time_step(s, w, f, packed, o, tile, masked, count, cost)
+        time_step(s, w, f, NO_STEPS, packed, o, tile, masked, count, 0, 0, 0)
         _write(s, tile, f, cost, row, count, out, depth, costs)
 
 

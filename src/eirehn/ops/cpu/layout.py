@@ -6,6 +6,7 @@ for one sample (`Single`) so many of its units.
 
 from __future__ import annotations
 
+from collections import namedtuple
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -47,162 +48,29 @@ class Shape(NamedTuple):
         return (3 if self.elastic else 2) * self.H
 
 
-class Packed(NamedTuple):
-    """Offsets into one member's packed weights. The transposes stand last: the forward pass has none."""
-
-    W_h: int
-    W_ah: int
-    W_z: int  # [W_zs | W_z]
-    P: int  # [P; P̄]
-    b: int
-    b_z: int
-    b_bar: int
-    alpha: int
-    e_alpha: int
-    beta: int
-    z1: int
-    w1: int  # P z¹, then sigm(P̄ z¹ + b̄)
-    W_x: int  # [W_x; W_ax]
-    b_a: int
-    forward_size: int
-    W_h_T: int
-    W_ah_T: int
-    W_z_T: int
-    P_T: int
-    W_x_T: int
-    size: int
-
-
-class Forward(NamedTuple):
-    """Offsets into a worker's scratch memory in the forward pass."""
-
-    h: int
-    hm: int
-    mask: int
-    x: int
-    u: int
-    alpha_t: int
-    d: int
-    fall: int  # e^α (e^v − 1), so that d = max(β − fall, 0)
-    sgz: int  # s, ĝ and z behind one another: what the hypernetwork reads
-    wh: int
-    wg: int
-    wg1: int
-    c: int
-    a: int
-    tmp: int
-    size: int
-
-
-class Single(NamedTuple):
-    """Offsets into the scratch memory of one sample, whose units lie side by side; every vector fills its last row.
-    First the parameters that are vectors, and those of whose rows something is left behind the last whole register:
-    that, filled up with zeros, a register for each row."""
-
-    b: int
-    b_a: int
-    b_z: int
-    b_bar: int
-    alpha: int
-    e_alpha: int
-    beta: int
-    W_h: int
-    W_x: int
-    W_ah: int
-    W_ax: int
-    W_zh: int
-    W_zg: int
-    W_z: int
-    P: int
-    P_bar: int
-    h: int
-    x: int
-    u: int
-    alpha_t: int
-    d: int
-    fall: int
-    sg: int
-    z: int
-    z1: int
-    wh: int
-    wg: int
-    wg1: int
-    c: int
-    a: int
-    tmp: int
-    cost: int  # two rows
-    size: int
-
-
-class Backward(NamedTuple):
-    """As `Forward`, for the backward pass. Steps in rows; `…_step` is what lies between two of a kind."""
-
-    mask: int
-    u: int
-    alpha_t: int
-    h: int
-    d: int
-    fall: int
-    wh: int
-    wg: int
-    c: int
-    a: int
-    H_step: int  # of h, d, fall, hm and hp
-    H2_step: int  # of wh, c and a
-    G_step: int
-    dh: int
-    dhm: int
-    dsgz: int
-    dz: int
-    dc: int
-    da: int
-    dpre: int
-    dalpha_t: int
-    tmp: int
-    dx: int
-    acc_b: int
-    acc_alpha: int
-    acc_beta: int
-    acc_w1: int
-    acc_z1: int
-    acc_bz: int
-    acc_bbar: int
-    acc_ba: int
-    acc_end: int
-    capacity: int  # inner steps in the stash
-    hm: int
-    dwh: int
-    sgz: int
-    dzp: int
-    z: int
-    dwg: int
-    hp: int
-    du: int
-    x: int
-    sgz_step: int
-    z_step: int
-    U_step: int
-    X_step: int
-    size: int
-
-
-class Sums(NamedTuple):
-    """Offsets into the sums of gradients. Matrices lie in blocks (`products.outer_sums`)."""
-
-    W_h: int
-    W_ah: int
-    W_z: int
-    P: int
-    b: int
-    alpha: int
-    beta: int
-    w1: int
-    z1: int
-    b_z: int
-    b_bar: int
-    W_x: int
-    b_a: int
-    size: int
+# Offsets, each with the size of the whole; the functions below say how much lies there, and of what.
+Packed = namedtuple(
+    "Packed",
+    "W_h W_ah W_z P b b_z b_bar alpha e_alpha beta z1 w1 W_x b_a forward_size W_h_T W_ah_T W_z_T P_T W_x_T size",
+)
+Forward = namedtuple(
+    "Forward",
+    "h hm mask x u alpha_t d fall sgz wh wg wg1 c a tmp size z",
+)
+Steps = namedtuple("Steps", "H_step d_step H2_step G_step sgz_step z_step")
+NO_STEPS = Steps(0, 0, 0, 0, 0, 0)
+Single = namedtuple(
+    "Single",
+    "b b_a b_z b_bar alpha e_alpha beta W_h W_x W_ah W_ax W_zh W_zg W_z P P_bar h x u alpha_t d fall sg z z1 wh wg "
+    "wg1 c a tmp cost size",
+)
+Backward = namedtuple(
+    "Backward",
+    "mask u alpha_t h d fall wh wg1 wg c a dh dhm dsgz dz dc da dpre dalpha_t tmp dx acc_b acc_alpha acc_beta "
+    "acc_w1 acc_z1 acc_bz acc_bbar acc_ba acc_end hm dwh sgz dzp z dwg hp du x size capacity H_step d_step H2_step "
+    "G_step sgz_step z_step U_step X_step",
+)
+Sums = namedtuple("Sums", "W_h W_ah W_z P b alpha beta w1 z1 b_z b_bar W_x b_a size")
 
 
 def lanes_of(itemsize: int) -> int:
@@ -237,8 +105,9 @@ def parameter_shapes(s: Shape) -> dict[str, tuple[int, ...]]:
     return shapes
 
 
-def _place(sizes: dict[str, int], start: int = 0) -> dict[str, int]:
-    offsets, place = {}, start
+def _place(sizes: dict[str, int]) -> dict[str, int]:
+    """Where each begins, and the `size` of all."""
+    offsets, place = {}, 0
     for name, size in sizes.items():
         offsets[name] = place
         place += size
@@ -247,27 +116,26 @@ def _place(sizes: dict[str, int], start: int = 0) -> dict[str, int]:
 
 @lru_cache(maxsize=64)
 def packed_of(s: Shape) -> Packed:
+    """Of one member's weights, in the order of the products (`pack.pack`). The transposes stand last: the forward
+    pass has none."""
     H, Z, G = s.H, s.Z, s.G
     A = H if s.elastic else 0
-    first = _place(
-        {
-            "W_h": s.sets * padded(2 * H) * H,
-            "W_ah": padded(A) * H,
-            "W_z": padded(Z) * (2 * H + Z),
-            "P": padded(G) * Z,
-            "b": s.sets * 2 * H,
-            "b_z": Z,
-            "b_bar": 2 * H,
-            "alpha": A,
-            "e_alpha": A,
-            "beta": A,
-            "z1": Z,
-            "w1": G,
-            "W_x": padded(s.U) * s.X,
-            "b_a": A,
-        },
-    )
-    forward_size = first.pop("size")
+    first = {
+        "W_h": s.sets * padded(2 * H) * H,
+        "W_ah": padded(A) * H,
+        "W_z": padded(Z) * (2 * H + Z),  # [W_zs | W_z]
+        "P": padded(G) * Z,  # [P; P̄]
+        "b": s.sets * 2 * H,
+        "b_z": Z,
+        "b_bar": 2 * H,
+        "alpha": A,
+        "e_alpha": A,
+        "beta": A,
+        "z1": Z,
+        "w1": G,  # P z¹, then sigm(P̄ z¹ + b̄)
+        "W_x": padded(s.U) * s.X,  # [W_x; W_ax]
+        "b_a": A,
+    }
     transposes = {
         "W_h_T": s.sets * padded(H) * 2 * H,
         "W_ah_T": padded(A) * H,
@@ -275,11 +143,12 @@ def packed_of(s: Shape) -> Packed:
         "P_T": padded(Z) * G,
         "W_x_T": padded(s.X) * s.U,
     }
-    return Packed(**first, forward_size=forward_size, **_place(transposes, forward_size))
+    return Packed(**_place(first | transposes), forward_size=sum(first.values()))
 
 
 @lru_cache(maxsize=64)
 def forward_of(s: Shape) -> Forward:
+    """Of a worker's scratch memory in the forward pass, in which an inner step writes over the last."""
     H, Z, G = s.H, s.Z, s.G
     rows = {
         "h": H,
@@ -289,23 +158,27 @@ def forward_of(s: Shape) -> Forward:
         "u": padded(s.U),
         "alpha_t": padded(H),
         "d": H,
-        "fall": H,
-        "sgz": 2 * H + Z,
+        "fall": H,  # e^α (e^v − 1), so that d = max(β − fall, 0)
+        "sgz": 2 * H + Z,  # s, ĝ and z behind one another: what the hypernetwork reads
         "wh": padded(2 * H),
         "wg": padded(G),
-        "wg1": G,
+        "wg1": G,  # of the first inner step, the same at every time step
         "c": 2 * H if Z else 0,
         "a": 2 * H if Z else 0,
         "tmp": padded(Z),
     }
-    return Forward(**_place({name: n * s.lanes for name, n in rows.items()}))
+    offsets = _place({name: n * s.lanes for name, n in rows.items()})
+    return Forward(**offsets, z=offsets["sgz"] + 2 * H * s.lanes)
 
 
 def single_of(s: Shape) -> Single:
+    """Of the scratch memory of one sample, whose units lie side by side; every vector fills its last row."""
+
     def rows(units: int) -> int:
         return -(-units // s.lanes)
 
     def left(count: int, columns: int) -> int:
+        """A row for each row of a matrix: what stands behind its last whole register, filled up with zeros."""
         return count if columns % s.lanes else 0
 
     H, Z, A, gated = s.H, s.Z, s.H if s.elastic else 0, s.G > 2 * s.H
@@ -354,21 +227,32 @@ def _step(rows: int) -> int:
 
 @lru_cache(maxsize=64)
 def backward_of(s: Shape) -> Backward:
+    """Of a worker's scratch memory in the backward pass, which keeps every inner step, `…_step` behind the last."""
     H, Z, G, R = s.H, s.Z, s.G, s.R
-    H_step, H2_step, G_step = _step(H), _step(padded(2 * H)), _step(padded(G))
-    sgz_step, z_step, U_step, X_step = _step(2 * H + Z), _step(Z), _step(s.U), _step(s.X)
+    step = {  # H_step is that of h, fall, hm and hp, H2_step that of wh, dwh, c and a
+        "H_step": _step(H),
+        "d_step": _step(H) if s.elastic else 0,  # at fixed depth all gates are the same
+        "H2_step": _step(padded(2 * H)),
+        "G_step": _step(padded(G)),
+        "sgz_step": _step(2 * H + Z),
+        "z_step": _step(Z),
+        "U_step": _step(s.U),
+        "X_step": _step(s.X),
+    }
+    H_step, _, H2_step, G_step, sgz_step, z_step, U_step, X_step = step.values()
     per_step = 2 * H_step + H2_step + sgz_step + 2 * z_step + G_step + U_step + X_step
-    capacity = max(R, min(_STASH_STEPS, _STASH_ROWS // per_step) // R * R)
+    capacity = max(R, min(_STASH_STEPS, _STASH_ROWS // per_step) // R * R)  # inner steps in the stash
     hyper = 1 if Z else 0
     rows = {
         "mask": H,
         "u": padded(s.U),
         "alpha_t": padded(H),
         "h": (R + 1) * H_step,
-        "d": R * H_step,
+        "d": (R if s.elastic else 1) * H_step,
         "fall": R * H_step,
         "wh": R * H2_step,
-        "wg": R * G_step,
+        "wg1": G,
+        "wg": (R - 1) * G_step,
         "c": hyper * (R + 1) * H2_step,
         "a": hyper * (R + 1) * H2_step,
         "dh": padded(H),
@@ -390,6 +274,7 @@ def backward_of(s: Shape) -> Backward:
         "acc_bbar": 2 * H,
         "acc_ba": H,
         "acc_end": 0,
+        # The stash: what the weight gradients are products of.
         "hm": capacity * H_step,
         "dwh": capacity * H2_step,
         "sgz": (capacity + 1) * sgz_step,
@@ -403,15 +288,12 @@ def backward_of(s: Shape) -> Backward:
     }
     offsets = _place({name: n * s.lanes for name, n in rows.items()})
     del offsets["slack"]
-    steps = {
-        "H_step": H_step, "H2_step": H2_step, "G_step": G_step, "sgz_step": sgz_step, "z_step": z_step,
-        "U_step": U_step, "X_step": X_step,
-    }  # fmt: skip
-    return Backward(**offsets, **{name: n * s.lanes for name, n in steps.items()}, capacity=capacity)
+    return Backward(**offsets, **{name: n * s.lanes for name, n in step.items()}, capacity=capacity)
 
 
 @lru_cache(maxsize=64)
 def sums_of(s: Shape) -> Sums:
+    """Of the sums of gradients. Matrices lie in blocks (`products.outer_sums`)."""
     H, Z, G = s.H, s.Z, s.G
     A = H if s.elastic else 0
     sizes = {

@@ -10,7 +10,7 @@ import math
 import numpy as np
 
 from .layout import BLOCK, GATED
-from .simd import get, inner, put
+from .simd import get, inner, panel_rows, put
 
 
 @inner
@@ -53,8 +53,7 @@ def pack(
         o = e * size
         for k in range(size):
             put(packed, o + k, 0.0)
-        panels = (H2 + BLOCK - 1) // BLOCK * BLOCK * H
-        panels_T = (H + BLOCK - 1) // BLOCK * BLOCK * H2
+        panels, panels_T = panel_rows(H2) * H, panel_rows(H) * H2
         for r in range(s.sets):
             start = (e * s.sets + r) * H2 * H
             _panel(W_h, start, H, 1, H2, H, packed, o + w.W_h + r * panels, H, 0, 0)
@@ -147,7 +146,7 @@ def collect(
             part = sums[e, number]
             for k in range(size):
                 total[k] += part[k]
-        block = (H2 + BLOCK - 1) // BLOCK * BLOCK * ((H + BLOCK - 1) // BLOCK * BLOCK)
+        block = panel_rows(H2) * panel_rows(H)
         for r in range(s.sets):
             _blocks(total, g.W_h + r * block, H, 0, 0, H2, H, d_W_h, (e * s.sets + r) * H2 * H)
         copy(total, g.b, s.sets * H2, d_b, e * s.sets * H2)
@@ -176,8 +175,14 @@ def collect(
 
 
 @inner
-def _sigm(x):
-    return 1.0 / (1.0 + math.exp(-x))
+def sigm(x):
+    return 1.0 / (1.0 + math.exp(-np.float64(x)))
+
+
+@inner
+def softplus(x):
+    a = np.float64(x)
+    return max(a, 0.0) + math.log1p(math.exp(-abs(a)))
 
 
 @inner
@@ -192,9 +197,8 @@ def _row_times(matrix, e, row, rows, columns, vector):
 def constants(H, Z, alpha_hat, beta_hat, W_zh, W_zg, W_z, b_z, s_0, g_0, z_0, alpha, beta, z1):
     """`α = softplus(α̂)`, `β = sigm(β̂)` and `z¹ = tanh(W_zh s⁰ + W_zg ĝ⁰ + W_z z⁰ + b_z)` of all members."""
     for i in range(alpha.size):
-        a = np.float64(get(alpha_hat, i))
-        put(alpha, i, max(a, 0.0) + math.log1p(math.exp(-abs(a))))
-        put(beta, i, _sigm(np.float64(get(beta_hat, i))))
+        put(alpha, i, softplus(get(alpha_hat, i)))
+        put(beta, i, sigm(get(beta_hat, i)))
     for k in range(z1.size):
         e, j = k // Z, k % Z
         zeta = get(b_z, k) + _row_times(W_zh, e, j, Z, H, s_0) + _row_times(W_zg, e, j, Z, H, g_0)
@@ -210,7 +214,7 @@ def constants_back(
     `d_W_z` and `d_b_z` already hold what comes from later steps, and so does `d_W_zs`, to be divided.
     """
     for i in range(d_alpha.size):
-        put(d_alpha, i, get(d_alpha, i) * _sigm(np.float64(get(alpha_hat, i))))
+        put(d_alpha, i, get(d_alpha, i) * sigm(get(alpha_hat, i)))
         put(d_beta, i, get(d_beta, i) * get(beta, i) * (1.0 - get(beta, i)))
     for k in range(z1.size):
         e, j = k // Z, k % Z

@@ -18,7 +18,6 @@ from numba.extending import intrinsic
 from .layout import BLOCK
 from .simd import (
     REGISTERS,
-    Loop,
     Vec,
     element_pointer,
     emit,
@@ -30,6 +29,43 @@ from .simd import (
     vector_ir,
     vector_pointer,
 )
+
+
+class Loop:
+    """`for k in range(count)` around vector sums that stay in registers."""
+
+    def __init__(self, builder: Any, count: Any, starts: list[Any]) -> None:
+        self.builder = builder
+        before = builder.block
+        self.body = builder.append_basic_block("k.body")
+        self.done = builder.append_basic_block("k.done")
+        zero = ir.Constant(intp, 0)
+        some = builder.icmp_signed(">", count, zero)
+        builder.cbranch(some, self.body, self.done)
+        builder.position_at_end(self.body)
+        self.k = builder.phi(intp)
+        self.k.add_incoming(zero, before)
+        self.sums = [builder.phi(start.type) for start in starts]
+        for phi, start in zip(self.sums, starts, strict=True):
+            phi.add_incoming(start, before)
+        self.count, self.before, self.starts = count, before, starts
+
+    def close(self, values: list[Any]) -> list[Any]:
+        builder = self.builder
+        after = builder.block
+        following = builder.add(self.k, ir.Constant(intp, 1))
+        self.k.add_incoming(following, after)
+        for phi, value in zip(self.sums, values, strict=True):
+            phi.add_incoming(value, after)
+        builder.cbranch(builder.icmp_signed("<", following, self.count), self.body, self.done)
+        builder.position_at_end(self.done)
+        results = []
+        for start, value in zip(self.starts, values, strict=True):
+            result = builder.phi(start.type)
+            result.add_incoming(start, self.before)
+            result.add_incoming(value, after)
+            results.append(result)
+        return results
 
 
 def _panels_at_once(vec: Vec) -> int:
@@ -109,7 +145,7 @@ def _at_once(typingctx: Any, tile: Any) -> Any:
 def product(weights, w, tile, x, y, rows, depth, accumulate):
     """`Y = W X`, or `Y += W X`: X is `depth` rows at `tile[x]`, Y `rows` rows at `tile[y]`, rounded up to panels.
 
-    W lies in panels of BLOCK rows, [panel][column][row], the last filled up with zeros (`packing.pack`).
+    W lies in panels of BLOCK rows, [panel][column][row], the last filled up with zeros (`pack.pack`).
     """
     lanes, some = lane_count(tile), _at_once(tile)
     panels = (rows + BLOCK - 1) // BLOCK

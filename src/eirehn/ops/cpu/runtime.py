@@ -16,6 +16,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -176,23 +177,14 @@ def _sources() -> str:
     return digest.hexdigest()
 
 
-class Kernels:
-    def __init__(self) -> None:
-        from .backward import backward
-        from .forward import forward
-        from .pack import collect, constants, constants_back, pack
-        from .stream import one_sample
-
-        stamp = _sources()
-        self.pack = Kernel(pack, stamp)
-        self.forward = Kernel(forward, stamp)
-        self.backward = Kernel(backward, stamp)
-        self.one_sample = Kernel(one_sample, stamp)
-        self.collect = Kernel(collect, stamp)
-        self.constants = Kernel(constants, stamp)
-        self.constants_back = Kernel(constants_back, stamp)
-
-
 @cache
-def kernels() -> Kernels:
-    return Kernels()
+def kernels() -> SimpleNamespace:
+    """All kernels by their names."""
+    from .backward import backward
+    from .forward import forward
+    from .pack import collect, constants, constants_back, pack
+    from .stream import one_sample
+
+    stamp = _sources()
+    functions = (pack, forward, backward, one_sample, collect, constants, constants_back)
+    return SimpleNamespace(**{each.__name__: Kernel(each, stamp) for each in functions})

@@ -23,11 +23,12 @@ from numba.core import types
 from numba.core.typing import templates
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
-from .functions import Emit, exp, expm1, sigmoid, tanh
-from .layout import lanes_of
+from .functions import Emit, expm1, sigmoid, tanh
+from .layout import lanes_of, padded
 
 # For functions that only other compiled ones call: those that Python could call too take longer to compile.
 inner = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+panel_rows = inner(padded)
 
 
 def _machine() -> tuple[int, int]:
@@ -130,10 +131,10 @@ def _binary(op: Any, result_is_mask: bool, build: Any) -> None:
         lower_builtin(op, left, right)(lower)
 
 
-_binary(operator.add, False, lambda builder, a, b: builder.fadd(a, b))
-_binary(operator.sub, False, lambda builder, a, b: builder.fsub(a, b))
-_binary(operator.mul, False, lambda builder, a, b: builder.fmul(a, b))
-_binary(operator.truediv, False, lambda builder, a, b: builder.fdiv(a, b))
+_binary(operator.add, False, ir.IRBuilder.fadd)
+_binary(operator.sub, False, ir.IRBuilder.fsub)
+_binary(operator.mul, False, ir.IRBuilder.fmul)
+_binary(operator.truediv, False, ir.IRBuilder.fdiv)
 _binary(operator.gt, True, lambda builder, a, b: builder.fcmp_ordered(">", a, b))
 # True for a NaN, as for every other number that is not b.
 _binary(operator.ne, True, lambda builder, a, b: builder.fcmp_unordered("!=", a, b))
@@ -150,8 +151,8 @@ def _on_masks(op: Any, build: Any) -> None:
     lower_builtin(op, Mask, Mask)(lambda context, builder, sig, args: build(builder, *args))
 
 
-_on_masks(operator.and_, lambda builder, a, b: builder.and_(a, b))
-_on_masks(operator.or_, lambda builder, a, b: builder.or_(a, b))
+_on_masks(operator.and_, ir.IRBuilder.and_)
+_on_masks(operator.or_, ir.IRBuilder.or_)
 
 
 def _data(context: Any, builder: Any, kind: Any, value: Any) -> Any:
@@ -172,28 +173,24 @@ def itemsize(vec: Vec | Tile) -> int:
     return 4 if vec.dtype == types.float32 else 8
 
 
-def _tile_of(share: int) -> Any:
-    def tile(typingctx: Any, array: Any) -> Any:
-        kind = Tile(array.dtype, lanes_of(array.dtype.bitwidth // 8) // share)
-        return kind(array), lambda context, builder, sig, args: _data(context, builder, sig.args[0], args[0])
-
-    return tile
-
-
-whole_tile = intrinsic(_tile_of(1))
-half_tile = intrinsic(_tile_of(2))  # for a few samples: half the lanes take about two thirds of the time
-
-
 def register_lanes(itemsize: int) -> int:
     """Numbers of so many bytes in one of the processor's registers."""
     return REGISTER_BYTES // itemsize
 
 
-@intrinsic
-def register_tile(typingctx: Any, array: Any) -> Any:
-    """Rows of one register: units of one sample, not samples, lie side by side."""
-    kind = Tile(array.dtype, register_lanes(array.dtype.bitwidth // 8))
-    return kind(array), lambda context, builder, sig, args: _data(context, builder, sig.args[0], args[0])
+def _tile_of(lanes: Any) -> Any:
+    """Makes a tile of an array; `lanes` says how many it has, by the bytes of a number."""
+
+    def tile(typingctx: Any, array: Any) -> Any:
+        kind = Tile(array.dtype, lanes(array.dtype.bitwidth // 8))
+        return kind(array), lambda context, builder, sig, args: _data(context, builder, sig.args[0], args[0])
+
+    return intrinsic(tile)
+
+
+whole_tile = _tile_of(lanes_of)
+half_tile = _tile_of(lambda itemsize: lanes_of(itemsize) // 2)  # for a few samples: two thirds of the time
+register_tile = _tile_of(register_lanes)  # units of one sample, not samples, lie side by side
 
 
 @intrinsic
@@ -344,14 +341,6 @@ def any_lane(typingctx: Any, mask: Any) -> Any:
 
 
 @intrinsic
-def fma(typingctx: Any, a: Any, b: Any, c: Any) -> Any:
-    def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
-        return emit(builder, sig.return_type).fma(*args)
-
-    return a(a, a, a), codegen
-
-
-@intrinsic
 def lane_sum(typingctx: Any, a: Any) -> Any:
     def codegen(context: Any, builder: Any, sig: Any, args: Any) -> Any:
         return emit(builder, sig.args[0]).lane_sum(args[0])
@@ -372,41 +361,3 @@ def _unary(name: str, build: Any) -> Any:
 vtanh = _unary("vtanh", tanh)
 vsigmoid = _unary("vsigmoid", sigmoid)
 vexpm1 = _unary("vexpm1", expm1)
-vexp = _unary("vexp", exp)
-
-
-class Loop:
-    """`for k in range(count)` around vector sums that stay in registers."""
-
-    def __init__(self, builder: Any, count: Any, starts: list[Any]) -> None:
-        self.builder = builder
-        before = builder.block
-        self.body = builder.append_basic_block("k.body")
-        self.done = builder.append_basic_block("k.done")
-        zero = ir.Constant(intp, 0)
-        some = builder.icmp_signed(">", count, zero)
-        builder.cbranch(some, self.body, self.done)
-        builder.position_at_end(self.body)
-        self.k = builder.phi(intp)
-        self.k.add_incoming(zero, before)
-        self.sums = [builder.phi(start.type) for start in starts]
-        for phi, start in zip(self.sums, starts, strict=True):
-            phi.add_incoming(start, before)
-        self.count, self.before, self.starts = count, before, starts
-
-    def close(self, values: list[Any]) -> list[Any]:
-        builder = self.builder
-        after = builder.block
-        following = builder.add(self.k, ir.Constant(intp, 1))
-        self.k.add_incoming(following, after)
-        for phi, value in zip(self.sums, values, strict=True):
-            phi.add_incoming(value, after)
-        builder.cbranch(builder.icmp_signed("<", following, self.count), self.body, self.done)
-        builder.position_at_end(self.done)
-        results = []
-        for start, value in zip(self.starts, values, strict=True):
-            result = builder.phi(start.type)
-            result.add_incoming(start, self.before)
-            result.add_incoming(value, after)
-            results.append(result)
-        return results

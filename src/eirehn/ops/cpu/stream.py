@@ -13,17 +13,15 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic
 
 from .forward import copy_rows, fill, gate, mix, open_gate, update
 from .layout import NONE
-from .pack import copy
-from .products import add_neighbours
+from .pack import copy, sigm, softplus
+from .products import Loop, add_neighbours
 from .simd import (
-    Loop,
     element_pointer,
     emit,
     first_lanes,
@@ -44,7 +42,7 @@ from .simd import (
     where,
 )
 
-# Where their addresses stand, in the order of `alone.NAMES`.
+# Where their addresses stand, in the order of `call.NAMES`.
 W_H, W_X, B, W_AH, W_AX, B_A, ALPHA, BETA, W_ZH, W_ZG, W_Z, B_Z, S_0, G_0, Z_0, P, P_BAR, B_BAR = range(18)
 
 
@@ -162,13 +160,12 @@ def _gates(s, f, tile, addresses, limit):
     """`α = softplus(α̂)`, `e^α` and `β = sigm(β̂)`."""
     alpha_hat, beta_hat = tile_at(tile, addresses[ALPHA]), tile_at(tile, addresses[BETA])
     for i in range(s.H):
-        a = np.float64(get(alpha_hat, i))
-        put(tile, f.alpha + i, max(a, 0.0) + math.log1p(math.exp(-abs(a))))
+        put(tile, f.alpha + i, softplus(get(alpha_hat, i)))
         alpha = get(tile, f.alpha + i)
         alpha = limit if alpha > limit else alpha
         put(tile, f.alpha + i, alpha)
         put(tile, f.e_alpha + i, math.exp(alpha))
-        put(tile, f.beta + i, 1.0 / (1.0 + math.exp(-np.float64(get(beta_hat, i)))))
+        put(tile, f.beta + i, sigm(get(beta_hat, i)))
 
 
 @inner
@@ -251,7 +248,7 @@ def one_sample(s, units, f, scratch, addresses, limit, inputs, h0, reverse, out,
     """All time steps of one sample.
 
     `units`: as `s`, with H and Z the rows of a vector of so many units. `addresses`: of the parameters, in the
-    order of `alone.NAMES`. `scratch` lies as `f` says.
+    order of `call.NAMES`. `scratch` lies as `f` says.
     """
     tile, T = register_tile(scratch), depth.size
     fill(tile, 0, f.size, 0.0)

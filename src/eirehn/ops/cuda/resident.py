@@ -13,8 +13,7 @@ import torch
 from torch import Tensor
 
 from ..dispatch import insist
-from . import nvrtc
-from .machine import Kernel, Machine, declared, machine_of, text
+from .machine import Chip, CompileError, DriverError, Kernel, machine_of, text
 from .plan import Plan, board, plan, samples, sets
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def constants(size: Sizes, chosen: Plan, update: int, threads: int, more: dict[s
 
 @lru_cache(maxsize=64)
 def _kernel(
-    machine: Machine,
+    machine: Chip,
     name: str,
     memory: int,
     constants: tuple[tuple[str, int | bool], ...],
@@ -128,7 +127,7 @@ def _kernel(
     code = source(name, dict(constants), dict(types), machine.hardware)
     try:
         return machine.build(code, f"{name}_pass", memory)
-    except (nvrtc.CompileError, nvrtc.DriverError) as met:  # an older compiler than the device, say
+    except (CompileError, DriverError) as met:  # an older compiler than the device, say
         if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
             raise RuntimeError(
                 "the kernels of a large network are loaded at its first call, which a CUDA graph cannot record: "
@@ -141,8 +140,12 @@ def _kernel(
 
 def source(name: str, constants: dict[str, int | bool], types: dict[str, str], hardware: str) -> str:
     """Of the pass `name`, behind the constants of one network."""
+    declared = [
+        f"constexpr {'bool' if isinstance(value, bool) else 'int'} {key} = {str(value).lower()};"
+        for key, value in constants.items()
+    ]
     named = [f"typedef {of} {key};" for key, of in types.items()]
-    return "\n".join([declared(constants), hardware, *named, text("pieces"), text(name)])
+    return "\n".join([*declared, hardware, *named, text("pieces"), text(name)])
 
 
 def packed(tensors: list[Tensor | None], numbers: list[int]) -> ctypes.Structure:

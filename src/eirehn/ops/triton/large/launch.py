@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,6 +31,23 @@ _BACKWARD_ORDER = (
 )  # fmt: skip
 
 
+class Call(NamedTuple):
+    """The sequences of one network, and how they are run."""
+
+    u: Tensor
+    h0: Tensor
+    weights: Weights[Tensor]
+    mask: Tensor | None
+    batch_sizes: Tensor
+    offsets: Tensor
+    out: Tensor
+    size: Sizes
+    kind: str
+    reverse: bool
+    launch: LargeLaunch
+    cuda: bool
+
+
 def forward(
     u: Tensor,
     h0: Tensor,
@@ -57,16 +74,13 @@ def forward(
     out = torch.empty((E, size.N, size.H), dtype=out_dtype or u.dtype, device=u.device)
     depth = torch.full((E, size.N), max_depth, dtype=torch.int64, device=u.device)
     cost = torch.full((E, size.N), float(max_depth), dtype=torch.float32, device=u.device)
-    saved = buffers(u, h0, weights, size, keep)
-    if size.N == 0:
-        return (out, depth, cost, saved) if keep else (out, depth, cost)
-    for e in range(E):
+    saved = buffers(E, weights, size, keep)
+    launch = launch or default_launch(weights.W_h.dtype)
+    for e in range(E if size.N > 0 else 0):
         own = member(weights, e)
         dropout = None if mask is None else mask[e]
-        _run_forward(
-            u[e], h0[e], own, dropout, batch_sizes, offsets, out[e], Saved(*(each[e] for each in saved)),
-            size, kind, reverse, keep, launch or default_launch(own.W_h.dtype), cuda,
-        )  # fmt: skip
+        call = Call(u[e], h0[e], own, dropout, batch_sizes, offsets, out[e], size, kind, reverse, launch, cuda)
+        _run_forward(call, Saved(*(each[e] for each in saved)), keep)
         if size.elastic:
             block = min(2048, max(16, 1 << (size.H - 1).bit_length()))
             depth_kernel[(size.N,)](
@@ -103,15 +117,11 @@ def backward(
         return d_u, torch.zeros_like(h0), Weights(**nothing)
     members = []
     for e in range(h0.size(0)):
-        own = member(weights, e)
-        members.append(
-            _run_backward(
-                u[e], h0[e], own, None if mask is None else mask[e], batch_sizes, offsets, out[e], d_out[e],
-                None if d_cost is None else d_cost[e], d_u[e],
-                None if saved is None else Saved(*(each[e] for each in saved)),
-                size, kind, reverse, launch, cuda,
-            )
-        )  # fmt: skip
+        own, dropout = member(weights, e), None if mask is None else mask[e]
+        call = Call(u[e], h0[e], own, dropout, batch_sizes, offsets, out[e], size, kind, reverse, launch, cuda)
+        above = d_out[e], None if d_cost is None else d_cost[e]
+        kept = None if saved is None else Saved(*(each[e] for each in saved))
+        members.append(_run_backward(call, *above, d_u[e], kept))
     d_h0 = _stack([each for each, _ in members])
     names = members[0][1].keys()
     return d_u, d_h0, Weights(**{name: _stack([each[name] for _, each in members]) for name in names})
@@ -122,22 +132,8 @@ def _stack(tensors: list[Tensor]) -> Tensor:
     return torch.stack(tensors) if len(tensors) > 1 else tensors[0].contiguous()[None]
 
 
-def _run_forward(
-    u: Tensor,
-    h0: Tensor,
-    weights: Weights[Tensor],
-    mask: Tensor | None,
-    batch_sizes: Tensor,
-    offsets: Tensor,
-    out: Tensor,
-    saved: Saved,
-    size: Sizes,
-    kind: str,
-    reverse: bool,
-    keep: bool,
-    launch: LargeLaunch,
-    cuda: bool,
-) -> None:
+def _run_forward(call: Call, saved: Saved, keep: bool) -> None:
+    u, h0, weights, mask, batch_sizes, offsets, out, size, kind, reverse, launch, cuda = call
     first, whole = pad(h0.float(), size.HP), padded(weights, size)
     given: dict[str, Tensor | None] = {
         "u": u, "mask": mask, "W_h": whole.W_h, "W_ah": whole.W_ah, "b": weights.b, "alpha": weights.alpha,
@@ -192,48 +188,28 @@ def _run_forward(
 
 
 def _run_backward(
-    u: Tensor,
-    h0: Tensor,
-    weights: Weights[Tensor],
-    mask: Tensor | None,
-    batch_sizes: Tensor,
-    offsets: Tensor,
-    out: Tensor,
-    d_out: Tensor,
-    d_cost: Tensor | None,
-    d_u: Tensor,
-    saved: Saved | None,
-    size: Sizes,
-    kind: str,
-    reverse: bool,
-    launch: LargeLaunch,
-    cuda: bool,
+    call: Call, d_out: Tensor, d_cost: Tensor | None, d_u: Tensor, saved: Saved | None
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    def zeros(*shape: int) -> Tensor:
-        return torch.zeros(shape, dtype=torch.float32, device=u.device)
-
-    whole = padded(weights, size)
-    carry, sums = zeros(size.B, 6 * size.HP), zeros(size.R if size.own else 1, 4, size.HP)
-    later = torch.zeros((size.B, size.grads), dtype=weights.W_h.dtype, device=u.device)
+    """The gradients of h0 and the weights; that of u goes to `d_u`."""
+    _, h0, weights, mask, batch_sizes, offsets, _, size, *_ = call
+    whole, device = padded(weights, size), h0.device
+    carry = torch.zeros((size.B, 6 * size.HP), dtype=torch.float32, device=device)
+    sums = torch.zeros((size.R if size.own else 1, 4, size.HP), dtype=torch.float32, device=device)
+    later = torch.zeros((size.B, size.grads), dtype=weights.W_h.dtype, device=device)
     found: dict[str, Tensor] = {}
-    for low, high in chunks(size, launch.workspace, saved is not None):
+    for low, high in chunks(size, call.launch.workspace, saved is not None):
         part = size._replace(T=high - low)
-        steps = slice(size.T - high, size.T - low) if reverse else slice(low, high)
-        sizes, starts = batch_sizes[steps], offsets[steps]
-        kept = saved
-        if kept is None:
-            kept = _recomputed(
-                u, h0, weights, mask, batch_sizes, offsets, out, part, low, steps, kind, reverse, launch, cuda
-            )
-        grads = torch.empty((part.T * part.R + 1, size.B, size.grads), dtype=later.dtype, device=u.device)
+        steps = slice(size.T - high, size.T - low) if call.reverse else slice(low, high)
+        kept = saved or _recomputed(call, part, low, steps)
+        grads = torch.empty((part.T * part.R + 1, size.B, size.grads), dtype=later.dtype, device=device)
         grads[-1] = later
         given: dict[str, Tensor | None] = {
             "mask": mask, "W_h": whole.W_h, "W_ah": whole.W_ah, "W_zs": whole.W_zs, "W_z": whole.W_z, "P": whole.P,
-            "P_bar": whole.P_bar, "alpha": weights.alpha, "beta": weights.beta, "batch_sizes": sizes,
-            "offsets": starts, "alphas": kept.alphas, "flags": kept.flags, "d_out": d_out, "d_cost": d_cost,
-            "d_u": d_u, "ew": kept.ew, "grads": grads, "carry": carry, "sums": sums,
+            "P_bar": whole.P_bar, "alpha": weights.alpha, "beta": weights.beta, "batch_sizes": batch_sizes[steps],
+            "offsets": offsets[steps], "alphas": kept.alphas, "flags": kept.flags, "d_out": d_out,
+            "d_cost": d_cost, "d_u": d_u, "ew": kept.ew, "grads": grads, "carry": carry, "sums": sums,
         }  # fmt: skip
-        resident = _walk_back(part, given, whole, kind, reverse, launch, cuda)
+        resident = _walk_back(call._replace(size=part), given, grads, whole)
         made = weight_gradients(part, weights, kept.mh[:-1], kept.sgz[: part.T * part.R], grads[:-1])
         if size.hyper:
             made["z1"] = first_gradient(part, whole, grads[:-1])
@@ -250,27 +226,18 @@ def _run_backward(
     return d_h0.to(h0.dtype), {name: each.to(getattr(weights, name).dtype) for name, each in found.items()}
 
 
-def _walk_back(
-    size: Sizes,
-    given: dict[str, Tensor | None],
-    whole: Weights[Tensor],
-    kind: str,
-    reverse: bool,
-    launch: LargeLaunch,
-    cuda: bool,
-) -> bool:
+def _walk_back(call: Call, given: dict[str, Tensor | None], grads: Tensor, whole: Weights[Tensor]) -> bool:
     """Whether the kernel was one of `ops.cuda`, which keeps its weights."""
-    if cuda:
+    size, launch = call.size, call.launch
+    if call.cuda:
         from ...cuda.resident import backward_pass
 
-        reason = backward_pass(size, KINDS[kind][0], given, reverse=reverse)
+        reason = backward_pass(size, KINDS[call.kind][0], given, reverse=call.reverse)
         if reason is None:
             return True
         insist("cuda", reason)
     from .backward_kernel import backward_kernel
 
-    grads = given["grads"]
-    assert grads is not None
     if size.elastic:
         grads[:-1] = 0.0  # inner steps that were not taken leave their rows alone
     tensors = [given["mask"], *_turned(size, whole), *(given[name] for name in _BACKWARD_ORDER)]
@@ -290,12 +257,12 @@ def _walk_back(
         max(-(-size.HP // launch.units), -(-size.ZP // launch.back_rows)),
         launch,
         size,
-        kind,
+        call.kind,
         GRADS=size.grads,
         BZ=launch.back_rows,
         MASKED=given["mask"] is not None,
         COSTED=size.elastic and given["d_cost"] is not None,
-        REVERSE=reverse,
+        REVERSE=call.reverse,
     )
     return False
 
@@ -310,47 +277,16 @@ def _turned(size: Sizes, whole: Weights[Tensor]) -> list[Tensor | None]:
     return [of_state(whole).mT.contiguous(), back_s, back_z]  # the first: (HP, 3HP)
 
 
-def _recomputed(
-    u: Tensor,
-    h0: Tensor,
-    weights: Weights[Tensor],
-    mask: Tensor | None,
-    batch_sizes: Tensor,
-    offsets: Tensor,
-    out: Tensor,
-    part: Sizes,
-    low: int,
-    steps: slice,
-    kind: str,
-    reverse: bool,
-    launch: LargeLaunch,
-    cuda: bool,
-) -> Saved:
+def _recomputed(call: Call, part: Sizes, low: int, steps: slice) -> Saved:
     """What `forward` would have kept of the time steps in `steps`, the `low`-th in order and those after it."""
+    h0, sizes, offsets = call.h0, call.batch_sizes, call.offsets
     if low > 0:
-        before = steps.stop if reverse else steps.start - 1
-        running, row = int(batch_sizes[before]), int(offsets[before])
-        h0 = torch.cat([out[row : row + running].to(h0.dtype), h0[running:]])
-    kept = Saved(*(each[0] for each in buffers(u[None], h0[None], _stacked(weights), part, True)))
-    again = torch.empty_like(out)
+        before = steps.stop if call.reverse else steps.start - 1
+        running, row = int(sizes[before]), int(offsets[before])
+        h0 = torch.cat([call.out[row : row + running].to(h0.dtype), h0[running:]])
+    kept = Saved(*(each[0] for each in buffers(1, call.weights, part, True)))
+    again = torch.empty_like(call.out)
     _run_forward(
-        u,
-        h0,
-        weights,
-        mask,
-        batch_sizes[steps],
-        offsets[steps],
-        again,
-        kept,
-        part,
-        kind,
-        reverse,
-        True,
-        launch,
-        cuda,
+        call._replace(h0=h0, batch_sizes=sizes[steps], offsets=offsets[steps], out=again, size=part), kept, True
     )
     return kept
-
-
-def _stacked(weights: Weights[Tensor]) -> Weights[Tensor]:
-    return Weights(*(None if each is None else each[None] for each in weights))  # type: ignore[arg-type]  # W_h and b are there

@@ -71,26 +71,25 @@ def chunks(size: Sizes, workspace: int, kept: bool) -> list[tuple[int, int]]:
     return [(low, min(low + chunk, size.T)) for low in reversed(range(0, size.T, chunk))]
 
 
-def buffers(u: Tensor, h0: Tensor, weights: Weights[Tensor], size: Sizes, keep: bool) -> Saved:
-    E, dtype, device = h0.size(0), weights.W_h.dtype, u.device
+def buffers(members: int, weights: Weights[Tensor], size: Sizes, keep: bool) -> Saved:
+    dtype, device = weights.W_h.dtype, weights.W_h.device
     slots = size.T * size.R + 1 if keep else 2 * size.R
-    lead = (E, slots, size.B)
+    lead = (members, slots, size.B)
     # The weight gradients read the rows of inner steps that were not taken, too.
     new = torch.zeros if size.elastic and keep else torch.empty
     sgz = new((*lead, size.sgz), dtype=dtype, device=device)
     if size.hyper:
         assert weights.z1 is not None
-        sgz[:, :: size.R, :, 2 * size.HP : 2 * size.HP + size.ZP] = pad(weights.z1, size.ZP)[:, None, None].to(
-            dtype
-        )
+        z1 = pad(weights.z1, size.ZP).view(-1, 1, 1, size.ZP).to(dtype)
+        sgz[:, :: size.R, :, 2 * size.HP : 2 * size.HP + size.ZP] = z1
         sgz[..., 2 * size.HP + size.ZP :] = 0.0
         sgz[..., 2 * size.HP + size.ZP] = 1.0
     return Saved(
         torch.empty((*lead, size.width), dtype=torch.float32, device=device),
         new((*lead, size.HP), dtype=dtype, device=device),
         sgz,
-        torch.empty((E, size.N if size.elastic else 0, size.H), dtype=torch.float32, device=device),
-        torch.zeros((E, size.T), dtype=torch.int32, device=device),
+        torch.empty((members, size.N if size.elastic else 0, size.H), dtype=torch.float32, device=device),
+        torch.zeros((members, size.T), dtype=torch.int32, device=device),
     )
 
 
