@@ -84,23 +84,15 @@ def test_quarter_turns_are_exact():
 
 def test_a_quarter_turn_is_a_symmetry_of_the_task():
     """A turned hidden state stays turned through an inner step and is seen as turned points, at the same depth."""
-    h = np.random.default_rng(0).uniform(-1.0, 1.0, (100, 2))
-    other = np.stack([-h[:, 1], h[:, 0]], 1)
+    h = torch.from_numpy(np.random.default_rng(0).uniform(-1.0, 1.0, (100, 1, 2)))
     c, s = math.cos(math.pi / 6), math.sin(math.pi / 6)
-
-    def step(h):
-        return np.tanh(np.stack([c * h[:, 0] - s * h[:, 1], s * h[:, 0] + c * h[:, 1]], 1))
-
-    def seen(h):
-        return np.tanh(np.stack([h[:, 0] + h[:, 1], h[:, 0] - h[:, 1]], 1))
-
-    np.testing.assert_allclose(step(other), np.stack([-step(h)[:, 1], step(h)[:, 0]], 1), rtol=1e-12)
-    points = torch.from_numpy(seen(h))[:, None]
-    for quarters in (torch.full((100,), 3), torch.full((100,), 1)):
-        turns = turned(points, quarters)[:, 0].numpy()
-        if np.allclose(turns, seen(other)):
-            return
-    raise AssertionError("no quarter turn of the points belongs to a quarter turn of the state")
+    rotation = torch.tensor([[c, s], [-s, c]], dtype=torch.float64)
+    sums = torch.tensor([[1.0, 1.0], [1.0, -1.0]], dtype=torch.float64)
+    for quarters in range(4):
+        here, back = torch.full((100,), quarters), torch.full((100,), -quarters % 4)
+        turns = turned(h, here)
+        torch.testing.assert_close(torch.tanh(turns @ rotation), turned(torch.tanh(h @ rotation), here))
+        torch.testing.assert_close(torch.tanh(turns @ sums), turned(torch.tanh(h @ sums), back))  # a reflection
 
 
 def test_turning_draws_by_seed():

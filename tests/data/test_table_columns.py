@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import random
+import io
 import sys
 import time
 from dataclasses import replace
@@ -12,16 +12,14 @@ from typing import Any
 
 import numpy as np
 import pyarrow
+import pyarrow.csv
 import pyarrow.parquet
 import pytest
 from helpers.tables import LONG, PLAIN, check, classes, long_csv, sequences, written
-from hypothesis import given
-from hypothesis import strategies as st
 
 from eirehn._internal.files import RunError
 from eirehn.data import table_columns
 from eirehn.data.table import FileData
-from eirehn.data.table_columns import Table
 
 
 def test_long_csv(tmp_path: Path) -> None:
@@ -174,30 +172,6 @@ def test_a_text_that_repeats_takes_little_room_in_a_file_alone(
         replace(LONG, path=path).load()
 
 
-@given(
-    cells=st.lists(
-        st.one_of(
-            st.floats(allow_nan=False, allow_infinity=False).map(repr),
-            st.floats(allow_nan=False, allow_infinity=False, width=32).map(str),
-            st.decimals(allow_nan=False, allow_infinity=False).map(str),
-            st.from_regex(r"[+-]?[0-9]{1,25}(\.[0-9]{0,25})?(e-?[0-9]{1,2})?", fullmatch=True),
-            st.integers().map(str),
-            st.from_regex(r" ?[0-9]_[0-9] ?", fullmatch=True),
-        ),
-        min_size=1,
-    )
-)
-def test_numbers_are_those_of_float(cells: list[str]) -> None:
-    expected = [float(cell) for cell in cells]
-    table = Table(Path("my.csv"), {"a": cells}, list(range(len(cells))))
-    if np.isinf(expected).any():
-        with pytest.raises(RunError, match="is not finite"):
-            table.numbers("a", "values")
-    else:
-        assert table.numbers("a", "values").tolist() == expected
-        assert table.numbers("a", "values", missing=True).tolist() == expected
-
-
 def test_many_columns(tmp_path: Path) -> None:
     """40,000 of them take a second or two, not minutes."""
     names = [f"t{at}" for at in range(40_000)]
@@ -210,15 +184,8 @@ def test_many_columns(tmp_path: Path) -> None:
 
 def columns() -> dict[str, Any]:
     """The same as `long_csv` makes, by their names and types."""
-    x, y = sequences(), classes()
-    steps = [(row, t) for row, each in enumerate(x) for t in range(len(each))]
-    return {
-        "id": [f"case-{row}" for row, _ in steps],
-        "t": [t for _, t in steps],
-        "s0": [x[row][t, 0] for row, t in steps],
-        "s1": [x[row][t, 1] for row, t in steps],
-        "label": [y[row] for row, _ in steps],
-    }
+    text = long_csv(sequences(), classes())
+    return dict(pyarrow.csv.read_csv(io.BytesIO(text.encode())).to_pydict())
 
 
 def parquet(folder: Path, **named: Any) -> str:
@@ -233,9 +200,8 @@ def test_long_parquet(tmp_path: Path) -> None:
     day = datetime.datetime(2026, 1, 1)
     found["t"] = [day + datetime.timedelta(microseconds=t) for t in found["t"]]  # as doubles these would be equal
     found["label"] = pyarrow.array(found["label"]).dictionary_encode()
-    order = list(range(len(found["t"])))
-    random.Random(0).shuffle(order)
-    order.sort(key=lambda row: int(found["id"][row].removeprefix("case-")))  # by sequence, not by time
+    order = np.argsort([int(each.removeprefix("case-")) for each in found["id"]][::-1], kind="stable")
+    order = len(order) - 1 - order  # by sequence, and backwards in time
     mixed = {name: pyarrow.array(cells).take(pyarrow.array(order)) for name, cells in found.items()}
     check(replace(LONG, path=parquet(tmp_path, **mixed)), x, y)
 

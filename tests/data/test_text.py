@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import pytest
@@ -62,7 +65,7 @@ def test_a_text_is_read_once(data: TextData, monkeypatch: pytest.MonkeyPatch) ->
     assert second.vocabulary == first.vocabulary
     assert torch.equal(second.train, first.train)
     with pytest.raises(AssertionError, match="known already"):
-        again(TextData(8, None, data.train, data.validation, data.test, most=5))  # another vocabulary
+        again(replace(data, most=5))  # another vocabulary
 
 
 def test_another_text_is_another(data: TextData) -> None:
@@ -141,7 +144,7 @@ def test_a_folder_that_cannot_be_written_to_can_be_read(data: TextData, cache: P
     (cache / ".lock").mkdir()  # so that it cannot be opened, by whomever
     assert again(data).train.tolist() == expected
     with pytest.raises(RunError, match="cannot write to"):
-        again(TextData(8, None, data.train, data.validation, data.test, most=5))
+        again(replace(data, most=5))
 
 
 def test_two_processes_at_once(data: TextData, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,8 +165,8 @@ def test_two_processes_at_once(data: TextData, cache: Path, monkeypatch: pytest.
 
 
 def test_no_place_to_keep_it(data: TextData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, vocabulary: object, out: Path, **_: object) -> None:
-        raise RunError(f"cannot write {out}: No space left on device")
+    def full(path: Path, vocabulary: object, file: IO[bytes], **_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(text, "encode_to", full)
     with pytest.raises(RunError, match=r"No space left on device \(EIREHN_CACHE_DIR"):

@@ -4,72 +4,50 @@ from __future__ import annotations
 
 import threading
 import time
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
+@dataclass
 class Server:
-    """What it does; each entry of a list is for one request, the last for all further ones."""
-
-    def __init__(self, content: bytes):
-        self.content = content
-        self.length = True
-        self.statuses: list[int] = [200]
-        self.cut: list[int | None] = [None]  # send so many bytes of an answer, then break the connection
-        self.stall = [0.0]  # seconds in the middle of an answer
-        self.seen: list[str] = []  # the path of every request
-        self.url = ""
-
-    @staticmethod
-    def turn(entries, request):
-        return entries[min(request, len(entries) - 1)]
+    content: bytes
+    status: int = 200
+    length: bool = True  # say how long an answer is
+    cut: int | None = None  # send so many bytes, then break the connection
+    stall: float = 0.0  # seconds in the middle of an answer
+    seen: list[str] = field(default_factory=list)  # the path of every request
+    url: str = ""
 
 
 @contextmanager
-def serving(content: bytes):
+def serving(content: bytes) -> Iterator[Server]:
     state = Server(content)
 
     class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
         def log_message(self, *_):
             pass
 
         def do_GET(self):
-            request = len(state.seen)
             state.seen.append(self.path)
-            self.close_connection = True
-            status = state.turn(state.statuses, request)
-            body = state.content if status == 200 else b"no"
-            self.send_response(status)
+            body = state.content if state.status == 200 else b"no"
+            end = len(body) // 2 if state.cut is None else state.cut
+            self.send_response(state.status)
             if state.length:
                 self.send_header("Content-Length", str(len(body)))
-            self.send_header("Connection", "close")
             self.end_headers()
-            cut = state.turn(state.cut, request) if status == 200 else None
-            half = len(body) // 2
-            self.wfile.write(body[: half if cut is None else cut])
+            self.wfile.write(body[:end])
             self.wfile.flush()
-            time.sleep(state.turn(state.stall, request))
-            if cut is None:
-                self.wfile.write(body[half:])
+            time.sleep(state.stall)
+            if state.cut is None:
+                self.wfile.write(body[end:])
 
-        def finish(self):
-            with suppress(OSError):
-                super().finish()
-
-        def handle(self):
-            with suppress(OSError):  # the client has gone
-                super().handle()
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    state.url = f"http://127.0.0.1:{server.server_port}/file"
-    try:
-        yield state
-    finally:
-        server.shutdown()
-        thread.join()
-        server.server_close()
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        server.handle_error = lambda *_: None  # the client has gone
+        threading.Thread(target=server.serve_forever, args=(0.01,)).start()
+        state.url = f"http://127.0.0.1:{server.server_port}/file"
+        try:
+            yield state
+        finally:
+            server.shutdown()

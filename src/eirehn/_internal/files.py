@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,22 +21,18 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
     """A file to write to that takes the place of `path` when all of it is on the disk, and not before."""
     if path.exists() and not path.is_file():
         raise RunError(f"cannot write {path}: it is a folder or a device, no file")
+    draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}") from error
-    try:
-        with os.fdopen(descriptor, "wb") as file:
+        with open(draft, "xb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(name, 0o666 & ~_umask())
-        os.replace(name, path)
+        os.replace(draft, path)
         _sync_folder(path.parent)
     except BaseException as error:
         with suppress(OSError):
-            os.unlink(name)
+            draft.unlink()
         if isinstance(error, OSError):
             raise RunError(f"cannot write {path}: {error.strerror or error}") from error
         raise
@@ -69,8 +65,16 @@ def read_json(path: Path) -> Any:
         raise RunError(f"{path} is damaged: {error}") from error
 
 
-def lock(file: IO[bytes]) -> bool:
-    """Whether the file is now this process's own. The system lets go when it is closed or the process ends."""
+def lock(file: IO[bytes], patience: float = 0.0) -> bool:
+    """Whether the file is now this process's own, after at most `patience` seconds. The system lets go when it is
+    closed or the process ends."""
+    until = time.monotonic() + patience
+    while not (held := _lock(file)) and time.monotonic() < until:
+        time.sleep(0.1)
+    return held
+
+
+def _lock(file: IO[bytes]) -> bool:
     try:
         if os.name == "nt":
             import msvcrt
@@ -83,12 +87,6 @@ def lock(file: IO[bytes]) -> bool:
     except OSError:
         return False
     return True
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _sync_folder(folder: Path) -> None:

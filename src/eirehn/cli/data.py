@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import tempfile
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from .._internal.files import RunError
 from .common import make_parser, parse
 
 NAMES = ("har", "ptb")
@@ -37,7 +36,6 @@ def data(given: list[str]) -> None:
 
 def _har(folder: Path, source: Path | None) -> bool:
     """Whether there was anything to do."""
-    from .._internal.files import RunError
     from ..data import har
     from ..data.download import fetch
 
@@ -48,8 +46,8 @@ def _har(folder: Path, source: Path | None) -> bool:
         except RunError as error:
             raise RunError(f"{error}; move it away first") from error
         return False
-    with _scratch() as scratch:
-        har.prepare(source or fetch(har.REMOTES, scratch), target)
+    with TemporaryDirectory(prefix="eirehn-") as scratch:
+        har.prepare(source or fetch(har.REMOTES, Path(scratch)), target)
     return True
 
 
@@ -58,12 +56,6 @@ def _ptb(folder: Path, source: Path | None) -> bool:
 
     if ptb.complete(folder):
         return False
-    with _scratch() as scratch:
-        ptb.prepare(source or ptb.download(scratch), folder)
+    with TemporaryDirectory(prefix="eirehn-") as scratch:
+        ptb.prepare(source or ptb.download(Path(scratch)), folder)
     return True
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    with tempfile.TemporaryDirectory(prefix="eirehn-") as folder:
-        yield Path(folder)

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 from urllib.parse import urlsplit
 
 from .._internal.extras import need
@@ -99,20 +99,16 @@ def _retrieve(remote: Remote, folder: Path) -> Path:
         with _quiet(pooch.get_logger()):
             return Path(pooch.retrieve(remote.url, remote.digest, remote.name, folder, downloader=download))
     except requests.HTTPError as error:
-        answer = error.response
-        reason = str(error) if answer is None else f"HTTP {answer.status_code} {answer.reason}"
-    except requests.Timeout:
-        reason = f"timed out: nothing came for {TIMEOUT:g} s"
+        answer: Any = error.response  # there is one: the server has refused
+        reason = f"HTTP {answer.status_code} {answer.reason}"
     except requests.exceptions.ChunkedEncodingError:
         reason = "the connection broke off"
     except requests.exceptions.SSLError as error:
         reason = f"its certificate cannot be verified: {error}"
-    except requests.ConnectionError as error:
+    except (requests.Timeout, requests.ConnectionError) as error:
         stalled = "timed out" in str(error).lower()
         reason = f"timed out: nothing came for {TIMEOUT:g} s" if stalled else "no network, or no such host"
-    except requests.RequestException as error:
-        reason = str(error)
-    except ValueError as error:  # of another size or digest
+    except (requests.RequestException, ValueError) as error:  # ValueError: of another size or digest
         reason = str(error)
     except OSError as error:
         raise RunError(f"cannot write {folder / remote.name}: {error.strerror or error}") from error

@@ -7,7 +7,7 @@ import io
 import math
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
@@ -21,7 +21,7 @@ from torch import Tensor
 
 from .._internal.checks import boolean, finite, non_negative_int, positive_int
 from .._internal.files import RunError, replacing
-from .dataset import Augment, Floats, Split, Splits, load_npz, sent
+from .dataset import Augment, Floats, Split, Splits, load_npz, moments, sent
 from .download import Remote, kept
 
 FILE = "har.npz"
@@ -92,22 +92,22 @@ class Har(NamedTuple):
     test: Windows
 
 
-def prepare(source: Path, target: Path, *, published: Mapping[str, str] = PUBLISHED) -> Har:
+def prepare(source: Path, target: Path) -> Har:
     """Writes `target`, a compressed npz, from what UCI publishes (see `read_source`) or from another such npz."""
     arrays: dict[str, Any] = load_npz(source, LARGEST) if source.suffix == ".npz" else read_source(source)
-    har = _checked(arrays, source, published)
+    har = _checked(arrays, source)
     with replacing(target) as file:
         np.savez_compressed(file, **arrays)
     return har
 
 
-def read(path: Path, *, published: Mapping[str, str] = PUBLISHED) -> Har:
+def read(path: Path) -> Har:
     """What `prepare` wrote, checked to be the published data."""
-    return _checked(load_npz(path, LARGEST), path, published)
+    return _checked(load_npz(path, LARGEST), path)
 
 
-def _checked(arrays: Arrays, path: Path, published: Mapping[str, str]) -> Har:
-    for key, expected in published.items():
+def _checked(arrays: Arrays, path: Path) -> Har:
+    for key, expected in PUBLISHED.items():
         dtype = np.float32 if key.startswith("X") else np.int8
         if key not in arrays or arrays[key].dtype != dtype or digest(arrays[key]) != expected:
             raise RunError(f"{path} is not the published data: {key} differs")
@@ -281,10 +281,8 @@ class HarData:
 
     def _moments(self, train: Windows) -> tuple[Floats, Floats]:
         """Mean and deviation of each signal over windows and steps, (9,) each, where they are standardised."""
-        if not self.standardise:
-            return np.zeros(len(CHANNELS)), np.ones(len(CHANNELS))
-        mean, scale = (each((0, 1), dtype=np.float64) for each in (train.x.mean, train.x.std))
-        return mean, np.where(scale > 0, scale, 1.0)
+        mean, scale = moments(train.x.reshape(-1, len(CHANNELS)).astype(np.float64), self.standardise)
+        return np.array(mean), np.array(scale)
 
     def _parts(self, har: Har) -> tuple[Windows, Windows, Windows]:
         out = np.isin(har.train.subject, held_out_subjects(har.train, self.held_out, self.seed))

@@ -6,7 +6,7 @@ import hashlib
 import lzma
 import tarfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
@@ -66,40 +66,40 @@ def _matches(path: Path, remote: Remote) -> bool:
     return f"sha256:{checksum(path)}" == remote.digest
 
 
-def complete(folder: Path, remotes: Sequence[Remote] = REMOTES) -> bool:
+def complete(folder: Path) -> bool:
     """Whether all files are there; one that is there and is another file is an error."""
-    for remote in remotes:
+    for remote in REMOTES:
         path = folder / remote.name
         if path.exists() and not _matches(path, remote):
             raise RunError(f"{path} is not the published file; move it away first")
-    return all((folder / remote.name).exists() for remote in remotes)
+    return all((folder / remote.name).exists() for remote in REMOTES)
 
 
-def download(folder: Path, *, remotes: Sequence[Remote] = REMOTES, archive: Remote = ARCHIVE) -> Path:
+def download(folder: Path) -> Path:
     """What `prepare` takes, in `folder`: the three files from where each is by itself, or else the archive."""
     try:
-        for remote in remotes:
+        for remote in REMOTES:
             fetch([remote], folder)
         return folder
     except DownloadError as error:
         try:
-            return fetch([archive], folder)
+            return fetch([ARCHIVE], folder)
         except DownloadError as other:
             raise DownloadError(f"{error.what}; {other.what}") from error
 
 
-def prepare(source: Path, folder: Path, *, remotes: Sequence[Remote] = REMOTES) -> None:
+def prepare(source: Path, folder: Path) -> None:
     """Copies the three files out of a folder or the archive; none, unless all of them are the published ones."""
     if not source.exists():
         raise RunError(f"cannot read {source}: there is no such file or folder")
-    sizes = {remote.name: remote.size or 0 for remote in remotes}
+    sizes = {remote.name: remote.size or 0 for remote in REMOTES}
     contents = _in_folder(source, sizes) if source.is_dir() else _in_tar(source, sizes)
-    for remote in remotes:
+    for remote in REMOTES:
         if remote.name not in contents:
             raise RunError(f"{source} has no {remote.name}")
         if f"sha256:{hashlib.sha256(contents[remote.name]).hexdigest()}" != remote.digest:
             raise RunError(f"{remote.name} of {source} is not the published file (sha256 differs)")
-    for remote in remotes:
+    for remote in REMOTES:
         if not (folder / remote.name).exists():
             with replacing(folder / remote.name) as file:
                 file.write(contents[remote.name])

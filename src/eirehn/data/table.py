@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from .._internal.checks import boolean, non_negative_int, one_of, positive_int
+from .._internal.checks import boolean, finite, non_negative_int, one_of, positive_int
 from .._internal.files import RunError
 from .dataset import Floats, Scaling, Split, Splits, check_single, checksum, file_state, moments, padded
 from .table_columns import Cases, Roles, read_columns
@@ -93,10 +93,8 @@ class FileData:
     def __post_init__(self) -> None:
         one_of("task", self.task, TASKS)
         one_of("class_weights", self.class_weights, WEIGHTS)
-        for name in ("validation", "test"):
-            share = getattr(self, name)
-            if isinstance(share, bool) or not isinstance(share, (int, float)) or not 0 <= share < 1:
-                raise ValueError(f"{name} must be at least 0 and below 1, got {share!r}")
+        finite("validation", self.validation, least=0.0)
+        finite("test", self.test, least=0.0)
         if self.test == 0:
             raise ValueError("test must be above 0: there is no result otherwise")
         if self.validation + self.test >= 1:

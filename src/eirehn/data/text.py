@@ -9,25 +9,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import secrets
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Self, TypeVar
+from typing import IO, Any, ClassVar, NamedTuple, Self, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from .._internal.checks import one_of, positive_int
-from .._internal.files import RunError, lock
+from .._internal.files import RunError, lock, replacing
 from .dataset import DAMAGED_ARRAY, FileState, Split, Splits, checksum, file_state
 from .download import cache_dir
-from .vocabulary import LEVELS, Stored, Vocabulary, encode, encode_to, mapped, stored_type, vocabulary_of
+from .vocabulary import LEVELS, Stored, Vocabulary, encode, encode_to, stored_type, vocabulary_of
 
 LARGE = 16 << 20
 """Bytes of a text whose numbers are no longer kept in memory."""
@@ -184,8 +181,8 @@ def is_large(path: Path) -> bool:
 def stored_vocabulary(path: Path, level: str, most: int | None, encoding: str) -> Vocabulary:
     """As `vocabulary_of`, or what an earlier call has kept of it."""
 
-    def make(out: Path) -> None:
-        vocabulary_of(path, level, most=most, encoding=encoding).save(out)
+    def make(file: IO[bytes]) -> None:
+        file.write(json.dumps(asdict(vocabulary_of(path, level, most=most, encoding=encoding))).encode())
 
     return _kept(path, _vocabulary_place(path, level, most, encoding), Vocabulary.load, make)
 
@@ -199,16 +196,17 @@ def stored_text(path: Path, vocabulary: Vocabulary, *, encoding: str) -> Stored:
     words = hashlib.sha256("\0".join((vocabulary.level, *vocabulary.tokens)).encode("utf-8", "surrogatepass"))
 
     def read(kept: Path) -> Stored:
-        found = mapped(kept)
+        # The map may be written to, as torch wants it, and its file not.
+        found: Stored = np.load(kept, mmap_mode="c")
         if found.ndim != 1 or found.dtype != np.dtype(stored_type(vocabulary)):
             raise ValueError(f"{kept} holds something else")
         return found
 
     kept = _place(path, "text", "npy", [words.hexdigest(), encoding])
-    return _kept(path, kept, read, lambda out: encode_to(path, vocabulary, out, encoding=encoding))
+    return _kept(path, kept, read, lambda file: encode_to(path, vocabulary, file, encoding=encoding))
 
 
-def _kept(path: Path, kept: Path, read: Callable[[Path], T], make: Callable[[Path], object]) -> T:
+def _kept(path: Path, kept: Path, read: Callable[[Path], T], make: Callable[[IO[bytes]], object]) -> T:
     """What an earlier call has `kept` of the text, or what `make` now writes to the file it is given."""
     before = file_state(path)
     damaged = (*DAMAGED_ARRAY, OSError, RunError)
@@ -219,19 +217,15 @@ def _kept(path: Path, kept: Path, read: Callable[[Path], T], make: Callable[[Pat
             return read(kept)
         for left in kept.parent.glob(f"*{kept.name}.*") if alone else ():  # by a process that was killed
             left.unlink(missing_ok=True)
-        draft = kept.with_name(f"{kept.name}.{secrets.token_hex(4)}.draft")
         try:
-            make(draft)
-            if file_state(path) != before:  # under this name nobody may see it, not for a moment
-                raise RunError(f"{path} has changed while it was read")
-            os.replace(draft, kept)
+            with replacing(kept) as file:
+                make(file)
+                if file_state(path) != before:  # under this name nobody may see it, not for a moment
+                    raise RunError(f"{path} has changed while it was read")
         except RunError as error:
-            if str(draft) in str(error):
-                told = str(error).replace(str(draft), str(kept))
-                raise RunError(f"{told} (EIREHN_CACHE_DIR names another folder for it)") from error
+            if str(kept) in str(error):
+                raise RunError(f"{error} (EIREHN_CACHE_DIR names another folder for it)") from error
             raise
-        finally:
-            draft.unlink(missing_ok=True)
         return read(kept)
 
 
@@ -246,10 +240,7 @@ def _alone(folder: Path) -> Iterator[bool]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / ".lock", "ab") as file:
-            until = time.monotonic() + PATIENCE
-            while not (held := lock(file)) and time.monotonic() < until:
-                time.sleep(0.1)
-            yield held
+            yield lock(file, PATIENCE)
     except OSError as error:
         raise RunError(
             f"cannot write to {folder}: {error.strerror} (EIREHN_CACHE_DIR names another folder)"

@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import IO
 
 import numpy as np
 import numpy.typing as npt
 
 from .._internal.checks import one_of, positive_int
-from .._internal.files import RunError, read_json, replacing, write_json
+from .._internal.files import RunError, read_json, write_json
 
 UNK, EOS = "<unk>", "<eos>"
 LEVELS = ("word", "char")
@@ -63,14 +64,6 @@ class Vocabulary:
     def encode(self, tokens: Iterable[str]) -> npt.NDArray[np.int32]:
         """Their numbers, (N,); those of `<unk>` where they are not known."""
         return np.fromiter(map(self._index.__getitem__, tokens), np.int32)
-
-    def decode(self, ids: Iterable[int]) -> str:
-        """As text: words with spaces between them and lines ended at `<eos>`, or characters."""
-        tokens = (self.tokens[index] for index in ids)
-        if self.level == "char":
-            return "".join(tokens)
-        text = "".join("\n" if token == EOS else f" {token}" for token in tokens)
-        return text.replace("\n ", "\n").removeprefix(" ")
 
     def save(self, path: Path) -> None:
         write_json(path, asdict(self))
@@ -130,25 +123,18 @@ def encode(path: Path, vocabulary: Vocabulary, *, encoding: str = "utf-8") -> Id
     return np.concatenate([np.empty(0, np.int32), *encoded(path, vocabulary, encoding=encoding)])
 
 
-def encode_to(path: Path, vocabulary: Vocabulary, out: Path, *, encoding: str = "utf-8") -> Stored:
-    """The text in an npy file, (N,), written piece by piece and read from there as it is used."""
+def encode_to(path: Path, vocabulary: Vocabulary, file: IO[bytes], *, encoding: str = "utf-8") -> None:
+    """Writes the text to an npy file, (N,), piece by piece."""
     count, kind = 0, stored_type(vocabulary)
-    with replacing(out) as file:
-        file.write(bytes(HEADER))
-        for piece in encoded(path, vocabulary, encoding=encoding):
-            file.write(piece.astype(kind).tobytes())
-            count += len(piece)
-        if not count:
-            raise RunError(f"{path} is empty")
-        file.seek(0)
-        header = {"descr": kind, "fortran_order": False, "shape": (count,)}
-        np.lib.format.write_array_header_1_0(file, header)  # type: ignore[no-untyped-call,unused-ignore]
-    return mapped(out)
-
-
-def mapped(path: Path) -> Stored:
-    """What `encode_to` wrote, in its file. The map may be written to, as torch wants it, and not the file."""
-    return np.load(path, mmap_mode="c")  # type: ignore[no-any-return,unused-ignore]  # any array, says NumPy
+    file.write(bytes(HEADER))
+    for piece in encoded(path, vocabulary, encoding=encoding):
+        file.write(piece.astype(kind).tobytes())
+        count += len(piece)
+    if not count:
+        raise RunError(f"{path} is empty")
+    file.seek(0)
+    header = {"descr": kind, "fortran_order": False, "shape": (count,)}
+    np.lib.format.write_array_header_1_0(file, header)  # type: ignore[no-untyped-call,unused-ignore]
 
 
 def stored_type(vocabulary: Vocabulary) -> str:
