@@ -16,7 +16,7 @@ fast: $(READY)  ## the tests to run all day
 	$(PY) -m pytest -n 2 --dist loadfile -m "not slow"
 
 test-gpu:  ## what runs on a GPU, with the python of your environment (a torch for CUDA, the dev extra)
-	$(PYTHON) -m pytest -n 4 --dist loadfile -m gpu
+	$(PYTHON) -m pytest -n auto --maxprocesses 14 --dist worksteal -m gpu
 
 lint: $(READY)
 	$(PY) -m ruff check .

@@ -1,4 +1,4 @@
-"""Trains a small EI-REHN on the synthetic task, with and without a price on depth, and draws the depth it spends.
+"""Trains a small EI-REHN on the synthetic task, with and without a depth penalty, and draws the depth it spends.
 
     python examples/synthetic_depth.py --out out
 
@@ -25,10 +25,7 @@ class Predictor(nn.Module):
 
     def __init__(self, hidden_size: int, max_depth: int) -> None:
         super().__init__()
-        self.layer = eirehn.EIREHN(2, hidden_size, max_depth=max_depth, weight_update="paper", batch_first=True)
-        self.layer.reset_parameters(
-            alpha=0.05, gate_bias=0.0
-        )  # gates that start with all their depth, to save from
+        self.layer = eirehn.EIREHN(2, hidden_size, max_depth=max_depth, batch_first=True)
         self.head = nn.Linear(hidden_size, 2)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -36,7 +33,7 @@ class Predictor(nn.Module):
         return self.head(out), depth[0], cost[0]
 
 
-def train(x: Tensor, price: float, epochs: int, seed: int) -> Predictor:
+def train(x: Tensor, penalty: float, epochs: int, seed: int) -> Predictor:
     torch.manual_seed(seed)
     model = Predictor(hidden_size=10, max_depth=6)
     optimizer = torch.optim.Adam(model.parameters())
@@ -49,14 +46,14 @@ def train(x: Tensor, price: float, epochs: int, seed: int) -> Predictor:
             prediction, depth, cost = model(x[rows, :-1])
             error = nn.functional.mse_loss(prediction, x[rows, 1:])
             optimizer.zero_grad()
-            (error + price * cost.mean()).backward()
+            (error * (1 + penalty * cost.mean())).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             schedule.step()
             total += error.item()
         seconds = time.perf_counter() - start
         print(
-            f"price {price:g}  epoch {epoch:2d}/{epochs}  train MSE {total / batches * 1e3:6.2f}e-3  "
+            f"penalty {penalty:g}  epoch {epoch:2d}/{epochs}  train MSE {total / batches * 1e3:6.2f}e-3  "
             f"depth {depth.double().mean():4.2f}  {seconds:4.0f} s",
             flush=True,
         )
@@ -77,13 +74,13 @@ def main() -> None:
     x = torch.from_numpy(data.x)
     taken = torch.from_numpy(data.depth)[TRAIN:, 1:]
     lines = []
-    for price in (0.0, 1e-3):
-        model = train(x[:TRAIN], price, arguments.epochs, arguments.seed)
+    for penalty in (0.0, 0.03):
+        model = train(x[:TRAIN], penalty, arguments.epochs, arguments.seed)
         with torch.no_grad():
             prediction, spent, _ = model(x[TRAIN:, :-1])
         error = nn.functional.mse_loss(prediction, x[TRAIN:, 1:]).item()
         lines.append(
-            f"price of depth {price:g}: test MSE {error * 1e3:.3f}e-3 at {spent.double().mean():.2f} inner steps"
+            f"depth penalty {penalty:g}: test MSE {error * 1e3:.3f}e-3 at {spent.double().mean():.2f} inner steps"
         )
     picture = arguments.out / "synthetic-depth.png"
     depth_figure(x[TRAIN:, :-1], spent, taken).savefig(picture, dpi=160)

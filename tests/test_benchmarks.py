@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -34,37 +35,45 @@ def test_training_steps() -> None:
     assert module.signals().input_size == 9
 
 
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
+    """Calls a benchmark with these words, in this process, and returns what it writes."""
+    found = tmp_path / "found.json"
+
+    def call(module: Any, *words: str) -> Any:
+        monkeypatch.setattr(sys, "argv", [module.__name__, *words, "--json", str(found)])
+        monkeypatch.setattr(module, "ProcessPoolExecutor", lambda count: ThreadPoolExecutor(1), raising=False)
+        threads = torch.get_num_threads()
+        module.main()
+        torch.set_num_threads(threads)
+        return json.loads(found.read_text())
+
+    return call
+
+
 @pytest.mark.slow
 def test_an_epoch_of_har(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module: Any = importlib.import_module("har_epoch")
     monkeypatch.setattr(module, "WINDOWS", 2)
     monkeypatch.setattr(module, "BATCH", 2)
-    monkeypatch.setattr(sys, "argv", ["har_epoch.py", "--epochs", "1", "--json", str(tmp_path / "found.json")])
-    threads = torch.get_num_threads()
-    module.main()
-    torch.set_num_threads(threads)
-    assert json.loads((tmp_path / "found.json").read_text())["times"]["median"] > 0
+    assert run(module, "--epochs", "1")["times"]["median"] > 0
     assert "wanted" in capsys.readouterr().out
 
 
-def test_stability(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_stability(
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Two layers on a few sequences; a second call repeats nothing."""
     module: Any = importlib.import_module("stability")
     x = torch.randn(40, 8, 3)
     tiny = module.Data((x, (x.sum((1, 2)) > 0).long()), (x, (x.sum((1, 2)) > 0).long()), 4, 2, 20, 2)
     monkeypatch.setitem(module.TASKS, "har", lambda: tiny)
     monkeypatch.setattr(module, "LENGTHS", (4, 12))
-    monkeypatch.setattr(module, "ProcessPoolExecutor", lambda count: ThreadPoolExecutor(1))
-    found, threads = tmp_path / "found.json", torch.get_num_threads()
     layers = ["torch LSTM", "EI-REHN, bidirectional"]
-    words = ["stability.py", "--tasks", "har", "--seeds", "1", "--layers", *layers, "--json", str(found)]
-    monkeypatch.setattr(sys, "argv", words)
     for _ in range(2):
-        module.main()
-    torch.set_num_threads(threads)
-    runs = json.loads(found.read_text())["runs"]
+        runs = run(module, "--tasks", "har", "--seeds", "1", "--layers", *layers)["runs"]
     assert [each["layer"] for each in runs] == layers
     assert all(0 <= each["score"] <= 1 and each["skipped"] == 0 for each in runs)
     assert all(norm > 0 for each in runs for norm in each["gradient_at_initialisation"] + each["gradient_after"])
@@ -72,38 +81,26 @@ def test_stability(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pyte
 
 
 def test_stability_of_the_classifier(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     module: Any = importlib.import_module("stability")
     x = torch.randn(16, 4, 2)
     tiny = (x, (x[:, 0, 0] > 0).long())
     monkeypatch.setattr(module, "har", lambda: module.Data(tiny, tiny, 4, 1, 8, 2))
-    monkeypatch.setattr(module, "ProcessPoolExecutor", lambda count: ThreadPoolExecutor(1))
-    monkeypatch.setattr(
-        sys, "argv", ["stability.py", "--classifier", "--seeds", "1", "--json", str(tmp_path / "found.json")]
-    )
-    threads = torch.get_num_threads()
-    module.main()
-    torch.set_num_threads(threads)
-    runs = json.loads((tmp_path / "found.json").read_text())["runs"]
+    runs = run(module, "--classifier", "--seeds", "1")["runs"]
     assert [(each["kind"], each["seed"], each["warnings"]) for each in runs] == [("EIREHN", 0, []), ("LSTM", 0, [])]
     assert "EIREHN: accuracy median" in capsys.readouterr().out
 
 
 def test_where_gradients_explode(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """It compares its equations with the layer's itself; without a path a gradient is another."""
     module: Any = importlib.import_module("explosion")
     x = torch.randn(200, 6, 3)
     tiny = (x, (x[:, 0, 0] > 0).long())
     monkeypatch.setattr(module, "har", lambda: importlib.import_module("stability").Data(tiny, tiny, 4, 1, 50, 2))
-    monkeypatch.setattr(module, "ProcessPoolExecutor", lambda count: ThreadPoolExecutor(1))
-    monkeypatch.setattr(sys, "argv", ["explosion.py", "--seeds", "1", "--json", str(tmp_path / "found.json")])
-    threads = torch.get_num_threads()
-    module.main()
-    torch.set_num_threads(threads)
-    runs = json.loads((tmp_path / "found.json").read_text())["runs"]
+    runs = run(module, "--seeds", "1")["runs"]
     assert [each["update"] for each in runs] == ["paper", "recursive", "bounded"]
     for each in runs:
         assert len({round(norm, 12) for norm in each["largest"].values()}) == 7

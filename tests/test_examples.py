@@ -19,7 +19,7 @@ def run(name, *arguments):
 def test_synthetic_depth(tmp_path):
     done = run("synthetic_depth.py", "--out", tmp_path / "new" / "folder", "--epochs", "2")
     assert done.returncode == 0, done.stderr
-    assert "price of depth 0.001: test MSE" in done.stdout
+    assert "depth penalty 0.03: test MSE" in done.stdout
     assert (tmp_path / "new" / "folder" / "synthetic-depth.png").exists()
 
 

@@ -49,7 +49,7 @@ MISTAKES = {
     "train --recipe classify --data my.pickle": "path must end in .npz",
     "train --recipe classify --data=my.pickle": "path must end in .npz",
     "train --recipe classify --data .": "path must end in .npz",
-    "train --recipe classify --data.validation 2": "validation must be at least 0",
+    "train --recipe classify --data.validation 2": "must leave something to train on, got 2.0 and 0.15",
     "reproduce": "name",
     "reproduce table9": "there is nothing to reproduce called 'table9'",
     "reproduce synthetic --jobs 0": "--jobs must be at least 1, got 0",

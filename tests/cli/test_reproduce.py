@@ -14,7 +14,7 @@ from eirehn._internal.files import read_json
 from eirehn.cli import main
 from eirehn.training.run import RunFolder
 
-ROWS = ["synthetic-rnn-20", "synthetic-ei-rehn-10", "synthetic-srhn-20-depth-2", "synthetic-ei-rehn-20-price-1e-03"]
+ROWS = ["synthetic-rnn-20", "synthetic-ei-rehn-10", "synthetic-srhn-20-depth-2", "synthetic-ei-rehn-20-penalty-0.1"]
 LINE = f"reproduce synthetic --epochs 2 --seeds 2 --sequences 40 --rows {' '.join(ROWS)} --out runs"
 Reproduced = tuple[Path, subprocess.CompletedProcess[str]]
 

@@ -133,15 +133,15 @@ def test_regress(tmp_path: Path) -> None:
 def test_other_networks_by_the_recipes_of_elastic_ones(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Without the options that only a highway network has; a price is for those that choose their depth."""
+    """Without the options that only a highway network has; a depth_penalty is for those that choose their depth."""
     line = f"{TRAIN} --data {ragged(tmp_path)} --recipe classify --optimisation.epochs 1 --network.kind {kind}"
     line += " --network.max_depth 1" if kind in ("RNN", "LSTM") else ""
     done(f"{line} --out {tmp_path / 'run'}")
     if kind in ("SREHN", "ACT"):
-        done(f"{line} --out {tmp_path / 'priced'} --optimisation.price 0.1")
+        done(f"{line} --out {tmp_path / 'penalised'} --optimisation.depth_penalty 0.1")
     else:
-        told = refused(f"{line} --out {tmp_path / 'priced'} --optimisation.price 0.1", capsys)
-        assert "price is for networks that choose their depth" in told
+        told = refused(f"{line} --out {tmp_path / 'penalised'} --optimisation.depth_penalty 0.1", capsys)
+        assert "depth_penalty is for networks that choose their depth" in told
     if kind in ("RNN", "LSTM", "ACT"):
         line = of_texts(written(tmp_path, train=500, test=100), f"--network.kind={kind} --out {tmp_path / 'text'}")
         done(line)

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.language import small_language_recipe, written
 from helpers.tables import LONG, classes, long_csv, sequences
 
 import eirehn
@@ -72,6 +73,21 @@ def test_language_models_have_equal_sizes(kind: str) -> None:
     assert size_of(with_layer(compared, kind, {})) == pytest.approx(25_000_000, rel=0.03)
 
 
+@pytest.mark.slow
+def test_language_models_are_compared(tmp_path: Path) -> None:
+    base = replace(small_language_recipe(written(tmp_path, train=1000, test=300)), seeds=(0, 1))
+    base = replace(base, optimisation=replace(base.optimisation, recurrent_rate=0.5))
+    compared = Comparison("words", base, base.data, 1, size_of(base), trials=3, layers=("LSTM", "EIREHN"))
+    results = compare(compared, tmp_path / "runs", command="", jobs=1)
+    assert [len(row["trials"]) for row in results["rows"]] == [3, 3]
+    assert all(row["metric"] == "perplexity" and row["step_ms"]["cpu"] > 0 for row in results["rows"])
+    rates = [
+        read_json(tmp_path / "runs" / row["recipe"] / "recipe.json")["optimisation"] for row in results["rows"]
+    ]
+    assert [each["recurrent_rate"] for each in rates] == [1.0, 0.5]  # less is for shared inner steps
+    assert "Layers compared: words" in (tmp_path / "runs" / "report.html").read_text()
+
+
 def test_too_few_parameters_are_refused() -> None:
     with pytest.raises(ValueError, match="parameters must be at least"):
         sized(synthetic.compared(), 3)
@@ -79,12 +95,16 @@ def test_too_few_parameters_are_refused() -> None:
 
 def test_what_belongs_to_one_layer_stays_with_it() -> None:
     base = replace(find("classify"), data=SyntheticData(), optimisation=synthetic.compared().optimisation)
-    base = replace(base, optimisation=replace(base.optimisation, price=0.1))
+    base = replace(base, optimisation=replace(base.optimisation, depth_penalty=0.1))
     compared = Comparison("some", base, base.data, 1, 2000)
     lstm = with_layer(compared, "LSTM", {"learning_rate": 0.005})
-    assert (lstm.network.hidden_dropout, lstm.optimisation.price, lstm.optimisation.learning_rate) == (0, 0, 0.005)
+    assert (lstm.network.hidden_dropout, lstm.optimisation.depth_penalty, lstm.optimisation.learning_rate) == (
+        0,
+        0,
+        0.005,
+    )
     elastic = with_layer(compared, "EIREHN", {"weight_update": "scaling", "max_depth": 3})
-    assert (elastic.network.hidden_dropout, elastic.optimisation.price) == (0.2, 0.1)
+    assert (elastic.network.hidden_dropout, elastic.optimisation.depth_penalty) == (0.2, 0.1)
     assert (elastic.network.weight_update, elastic.network.max_depth) == ("scaling", 3)
 
 
@@ -119,9 +139,9 @@ def test_best_settings_on_validation_are_trained(tmp_path: Path) -> None:
     results = compare(tiny(), tmp_path, command="eirehn compare tiny", jobs=1)
     assert read_json(tmp_path / "results.json")["rows"] == results["rows"]
     for row in results["rows"]:
-        values = [trial["value"] for trial in row["trials"]]
-        assert len(values) == 2
-        assert row["settings"] == row["trials"][values.index(min(values))]["settings"]
+        assert len(row["trials"]) == 2
+        best = min(row["finals"], key=lambda final: sum(final["values"]))
+        assert row["settings"] == best["settings"]
         assert row["parameters"] == pytest.approx(400, rel=0.12)  # few units: the next size is far
         assert row["step_ms"]["cpu"] > 0
         trained = read_json(tmp_path / row["recipe"] / "recipe.json")
@@ -145,28 +165,60 @@ def test_a_comparison_that_was_stopped_resumes(tmp_path: Path) -> None:
     resumed = compare(
         tiny(), tmp_path / "stopped", command="", jobs=1, ended=lambda recipe, _: trained.append(recipe.name)
     )
-    assert trained == ["ei-rehn-01", "lstm", "ei-rehn"]
+    assert trained[0] == "ei-rehn-01"
+    assert trained[-2:] == ["lstm", "ei-rehn"]
+    assert all(name.endswith("-full") for name in trained[1:-2])
     for ours, theirs in zip(resumed["rows"], whole["rows"], strict=True):
         assert ours["trials"] == theirs["trials"]
         assert ours["values"] == theirs["values"]
 
 
-def test_diverged_trials_do_not_count(tmp_path: Path) -> None:
-    search = Search(tiny(), "LSTM")
-    for recipe, value in zip(search.next(tmp_path), ("nan", "0.5"), strict=True):
-        with RunFolder(tmp_path / recipe.name) as run:
-            run.open(recipe)
-        result = dict.fromkeys(RESULT) | {"metric": "mse"}
-        write_json(run.result, result)
-        write_text(run.metrics, f"epoch,seed,train_loss,mse,depth\n1,0,1.0,{value},1.0\n")
+def ended(recipe: Recipe, folder: Path, values: list[float]) -> None:
+    """A run folder as its training leaves it, with these values on validation data, one for each seed."""
+    with RunFolder(folder / recipe.name) as run:
+        run.open(recipe)
+    write_json(run.result, dict.fromkeys(RESULT) | {"metric": "mse", "values": values})
+    lines = [f"{epoch},{seed},1.0,{value},1.0" for epoch in (1, 2) for seed, value in enumerate(values)]
+    write_text(run.metrics, "\n".join(["epoch,seed,train_loss,mse,depth", *lines, ""]))
+
+
+def searched(folder: Path, values: dict[float, float]) -> Search:
+    """A search whose trials had these learning rates and values."""
+    search = Search(tiny(trials=len(values)), "LSTM")
+    for rate in values:
+        search.study.enqueue_trial({"learning_rate": rate})
+    for recipe in search.next(folder):
+        ended(recipe, folder, [values[recipe.optimisation.learning_rate]])
     search.tell()
+    return search
+
+
+def test_the_best_of_each_band_of_learning_rates_is_trained_at_full_length(tmp_path: Path) -> None:
+    values = {0.028: 0.1, 0.02: 0.2, 0.005: 0.4, 0.004: 0.3, 0.0012: 0.9}  # the range is 0.001 to 0.03
+    search = searched(tmp_path, values)
+    finalists = search.finalists()
+    assert [recipe.optimisation.learning_rate for recipe in finalists] == [0.0012, 0.004, 0.028]
+    assert all(recipe.seeds == (0, 1) for recipe in finalists)
+    assert all(recipe.optimisation.epochs == search.compared.base.optimisation.epochs for recipe in finalists)
+    for recipe, found in zip(finalists, ([0.5, 0.5], [0.2, 0.3], [0.1, 0.9]), strict=True):
+        ended(recipe, tmp_path, found)
+    assert search.choose(tmp_path)["learning_rate"] == 0.004
+    ended(finalists[1], tmp_path, [0.2, math.nan])  # a diverged seed is out, however good the others
+    assert search.choose(tmp_path)["learning_rate"] in (0.0012, 0.028)
+
+
+def test_diverged_trials_do_not_count(tmp_path: Path) -> None:
+    search = searched(tmp_path, {0.02: math.nan, 0.015: 0.5})
     assert math.isnan(search.trials()[0]["value"])
-    assert search.best() == search.trials()[1]["settings"]
+    assert [recipe.optimisation.learning_rate for recipe in search.finalists()] == [0.015]
+    ended(search.full[0][1], tmp_path, [math.nan])
+    with pytest.raises(ValueError, match="LSTM diverged at every learning rate"):
+        search.choose(tmp_path)
 
 
 def test_no_finite_trial_is_an_error() -> None:
     with pytest.raises(ValueError, match="no trial of LSTM gave a finite result"):
-        Search(tiny(), "LSTM").best()
+        Search(tiny(), "LSTM").finalists()
 
 
 def some_results(*rows: tuple[str, list[float]], metric: str = "accuracy") -> dict[str, Any]:

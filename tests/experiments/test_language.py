@@ -44,7 +44,7 @@ NETWORKS = {
 def runs(tmp_path_factory: pytest.TempPathFactory):
     folder = tmp_path_factory.mktemp("runs")
     words = replace(written(folder, train=1200, test=390), first=900)
-    with pytest.MonkeyPatch.context() as patch, eirehn.use_backend("auto"):
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Windows, "size", 50)  # so that the text is read in windows, each from where the last ended
         for name, network in NETWORKS.items():
             data = replace(words, level="char") if name == "letters" else words

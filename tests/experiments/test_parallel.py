@@ -16,7 +16,6 @@ import torch
 from helpers.language import small_language_recipe
 from helpers.small import small
 
-import eirehn
 from eirehn._internal.checks import UnstableTraining
 from eirehn._internal.files import RunError
 from eirehn.data.text import TextData
@@ -30,12 +29,6 @@ from eirehn.training.trainer import train
 NOWHERE = TextData(8, None, "nowhere.txt", "or.txt", "else.txt")
 ROWS = [replace(small(kind), name=kind) for kind in ("EIREHN", "SRHN", "LSTM")]
 LONG = [replace(small("RNN", seeds=(seed,), epochs=100_000), name=f"long-{seed}") for seed in (0, 1)]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _plain_path():
-    with eirehn.use_backend("auto"):  # as in processes of their own
-        yield
 
 
 class Under:

@@ -7,19 +7,12 @@ from pathlib import Path
 
 import pytest
 
-import eirehn
 from eirehn._internal.files import read_json
 from eirehn.data.synthetic import SyntheticData
 from eirehn.experiments import Cut, Experiment, experiments
 from eirehn.experiments.reproduce import report_on, reproduce
 from eirehn.recipes import find
 from eirehn.training.config import Optimisation, Recipe
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _plain_path():
-    with eirehn.use_backend("auto"):
-        yield
 
 
 def tiny(name: str, **changes: object) -> Recipe:

@@ -44,7 +44,7 @@ def test_the_paper_has_a_figure_for_its_own_rows_alone() -> None:
     assert len(with_figure) == 12 + 6 + 1 + 12 + 12
     recipe = find("synthetic-ei-rehn-20")
     assert paper_result(replace(recipe, seeds=(7,)))[0] == pytest.approx(0.47e-3)
-    assert paper_result(replace(recipe, optimisation=replace(recipe.optimisation, price=1e-3)))[0] is None
+    assert paper_result(replace(recipe, optimisation=replace(recipe.optimisation, depth_penalty=0.1)))[0] is None
     assert paper_result(replace(recipe, network=replace(recipe.network, hidden_size=4)))[0] is None
     assert paper_result(find("synthetic-srhn-20-depth-3"))[0] == pytest.approx(0.58e-3)
     assert paper_result(find("synthetic-srehn-20"))[0] == pytest.approx(0.54e-3)

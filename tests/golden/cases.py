@@ -148,7 +148,7 @@ def recipe_cases() -> dict[str, Callable[[Path], Recipe]]:
         "synthetic-best": lambda folder: _synthetic("synthetic-best"),
         "synthetic-lstm-10": lambda folder: _synthetic("synthetic-lstm-10"),
         "synthetic-act-20": lambda folder: _synthetic("synthetic-act-20"),
-        "synthetic-ei-rehn-20-price-1e-03": lambda folder: _synthetic("synthetic-ei-rehn-20-price-1e-03"),
+        "synthetic-ei-rehn-20-penalty-0.1": lambda folder: _synthetic("synthetic-ei-rehn-20-penalty-0.1"),
         "har-best": lambda folder: _har("har-best"),
         "har-ei-rehn-48": lambda folder: _har("har-ei-rehn-48"),
         "lm": lambda folder: _language("lm", folder),

@@ -1,6 +1,5 @@
 """A page in headless Chromium, over the DevTools protocol: its complaints, its requests, its width."""
 
-import base64
 import json
 import os
 import select
@@ -131,13 +130,6 @@ class Browser:
     def requests(self) -> list[str]:
         asked = [e["params"]["request"]["url"] for e in self.events if e["method"] == "Network.requestWillBeSent"]
         return [url for url in asked if not url.startswith("data:")]
-
-    def screenshot(self, path: Path, scale: float = 1.0) -> None:
-        """The whole page."""
-        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
-        clip = {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": scale}
-        taken = self.call("Page.captureScreenshot", captureBeyondViewport=True, clip=clip)
-        path.write_bytes(base64.b64decode(taken["data"]))
 
     def print_width(self, path: Path, width: int) -> int:
         """How wide the page comes out on paper of this many CSS pixels."""

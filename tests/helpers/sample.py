@@ -7,6 +7,7 @@ import numpy as np
 
 from eirehn.data.synthetic import synthetic
 from eirehn.report.content import Curve, DepthHistogram, EarlyCurve, Example, Report, Saving, TrueDepth
+from eirehn.report.tables import NAMES
 
 FLOOR = 0.000427
 PAPER = {
@@ -29,6 +30,21 @@ PAPER = {
 MEASURED = {"RNN": 0.80, "LSTM": 0.72, "RHN": 0.57, "EIREHN": 0.52, "SRHN": 0.59, "SREHN": 0.61, "ACT": 0.66}
 
 
+OTHERS = ("max_depth", "weight_update", "parameters", "std", "final_mean", "paper", "paper_std", "seconds")
+
+
+def row(model: str, mean: float | None, values: list, **more: object) -> dict:
+    """A row of a results file; what is not given is None."""
+    row = {
+        "label": f"{NAMES.get(model, model)}-20",
+        "model": model,
+        "recipe": "paper",
+        "layers": 1,
+        "metric": "mse",
+    }
+    return {**row, **dict.fromkeys(OTHERS), "mean": mean, "values": values, **more}
+
+
 def results(seeds: int = 5) -> dict:
     random = np.random.default_rng(0)
     rows = []
@@ -40,22 +56,19 @@ def results(seeds: int = 5) -> dict:
         diverged = any(map(math.isnan, values))
         mean = None if diverged else float(np.mean(values))
         rows.append(
-            {
-                "recipe": "paper",
-                "model": model,
-                "hidden": hidden,
-                "layers": 1,
-                "max_depth": None if model in ("RNN", "LSTM") else 5 if model == "RHN" else 6,
-                "weight_update": "paper" if model == "EIREHN" else None,
-                "parameters": parameters,
-                "metric": "mse",
-                "values": values,
-                "mean": mean,
-                "std": None if diverged else float(np.std(values)),
-                "final_mean": None if diverged else mean * 1.08,
-                "paper": None if paper is None else paper * 1e-3,
-                "seconds": 95.0 + parameters / 9,
-            }
+            row(
+                model,
+                mean,
+                values,
+                label=f"{NAMES.get(model, model)}-{hidden}",
+                max_depth=None if model in ("RNN", "LSTM") else 5 if model == "RHN" else 6,
+                weight_update="paper" if model == "EIREHN" else None,
+                parameters=parameters,
+                std=None if diverged else float(np.std(values)),
+                final_mean=None if diverged else mean * 1.08,
+                paper=None if paper is None else paper * 1e-3,
+                seconds=95.0 + parameters / 9,
+            )
         )
     return {
         "experiment": "synthetic",
@@ -85,8 +98,8 @@ def curves(seeds: int = 5, epochs: int = 100) -> list[Curve]:
             validation[2, 70:] = train[2, 70:] = np.nan
         elastic = model in ("EIREHN", "SREHN", "ACT")
         depth = 1.6 + 4.4 * np.exp(-epoch / 20) + 0.1 * random.standard_normal((seeds, epochs))
-        name = "EI-REHN" if model == "EIREHN" else model
-        drawn.append(Curve(f"{name}-{hidden}", epoch.tolist(), train, validation, depth if elastic else None))
+        label = f"{NAMES.get(model, model)}-{hidden}"
+        drawn.append(Curve(label, epoch.tolist(), train, validation, depth if elastic else None))
     return drawn
 
 
@@ -109,9 +122,9 @@ def full_report() -> Report:
         notice="Quick run: 2 seeds, 8 epochs: not comparable with the paper.",
         curves=curves(),
         histograms=[
-            DepthHistogram("EI-REHN-20, price 0", [0, 0, 0, 0, 0, 0, 20000]),
-            DepthHistogram("EI-REHN-20, price 1e-3", np.bincount(spent.ravel(), minlength=7).tolist()),
-            DepthHistogram("SREHN-20, price 1e-3", [120, 9800, 6500, 2400, 900, 250, 30]),
+            DepthHistogram("EI-REHN-20, penalty 0", [0, 0, 0, 0, 0, 0, 20000]),
+            DepthHistogram("EI-REHN-20, penalty 0.1", np.bincount(spent.ravel(), minlength=7).tolist()),
+            DepthHistogram("SREHN-20, penalty 0.1", [120, 9800, 6500, 2400, 900, 250, 30]),
         ],
         examples=[
             Example(
@@ -123,8 +136,8 @@ def full_report() -> Report:
             for i in (7, 8, 2, 41)
         ],
         savings=[
-            Saving("EI-REHN-20", "elastic", price, depth, 0.25 + 0.24 * depth, 1e-3 * mean, 1.1e-5)
-            for price, depth, mean in (
+            Saving("EI-REHN-20", "elastic", penalty, depth, 0.25 + 0.24 * depth, 1e-3 * mean, 1.1e-5)
+            for penalty, depth, mean in (
                 (0.0, 6.0, 0.522),
                 (1e-4, 3.9, 0.526),
                 (3e-4, 2.7, 0.534),
@@ -142,7 +155,7 @@ def full_report() -> Report:
                 "EI-REHN-20", range(1, 7), [1.9e-3, 0.9e-3, 0.63e-3, 0.55e-3, 0.53e-3, 0.522e-3], [8e-5] * 6
             ),
             EarlyCurve(
-                "EI-REHN-20, price 1e-3",
+                "EI-REHN-20, penalty 0.1",
                 range(1, 7),
                 [0.9e-3, 0.62e-3, 0.57e-3, 0.562e-3, 0.561e-3, 0.561e-3],
                 [3e-5] * 6,
@@ -152,14 +165,14 @@ def full_report() -> Report:
         ],
         true_depth=[
             TrueDepth(
-                "EI-REHN-20, price 1e-3",
+                "EI-REHN-20, penalty 0.1",
                 [d for d, _ in groups],
                 [float(g.mean()) for _, g in groups],
                 [float(g.std()) for _, g in groups],
                 [g.size for _, g in groups],
             ),
             TrueDepth(
-                "EI-REHN-20, price 0",
+                "EI-REHN-20, penalty 0",
                 [d for d, _ in groups],
                 [6.0] * len(groups),
                 [0.0] * len(groups),

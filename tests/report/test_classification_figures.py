@@ -14,7 +14,6 @@ from eirehn.report.classification_figures import (
     wrapped,
 )
 from eirehn.report.content import Confusion
-from eirehn.report.palette import Palette
 
 
 def test_mistakes_against_a_count_by_hand():
@@ -25,7 +24,7 @@ def test_mistakes_against_a_count_by_hand():
 
 def test_cells_hold_the_shares_in_percent():
     part = classified_report().confusions[0]
-    (panel,) = confusion_panels([part], Palette([part.label]))
+    (panel,) = confusion_panels([part])
     (ax,) = panel.figure.axes
     shown = {(int(x), int(y)): text.get_text() for text in ax.texts for x, y in [text.get_position()]}
     counts = np.array(part.counts).sum(0)
@@ -40,7 +39,7 @@ def test_cells_hold_the_shares_in_percent():
 def test_many_classes_have_no_numbers_and_upright_names():
     names = [f"class {index}" for index in range(20)]
     part = Confusion("a", names, [np.eye(20, dtype=int).tolist()])
-    (panel,) = confusion_panels([part], Palette(["a"]))
+    (panel,) = confusion_panels([part])
     assert len(panel.figure.axes[0].texts) == 0
     assert panel.figure.axes[0].get_xticklabels()[0].get_rotation() == 90
 
@@ -54,7 +53,7 @@ def test_names_are_broken_where_lines_come_out_shortest():
 def test_marks_lie_at_depth_and_accuracy():
     parts = classified_report().class_depths
     assert [varies(part) for part in parts] == [False, True, True]
-    (panel,) = class_depth_panels([parts[1]], Palette([parts[1].label]))
+    (panel,) = class_depth_panels([parts[1]])
     marks = [line for line in panel.figure.axes[0].lines if line.get_marker() not in ("None", None)]
     drawn = [(float(line.get_xdata()[0]), float(line.get_ydata()[0])) for line in marks]
     np.testing.assert_allclose(drawn, np.stack([parts[1].depth, 100 * parts[1].accuracy], 1))
@@ -62,7 +61,7 @@ def test_marks_lie_at_depth_and_accuracy():
 
 
 def test_signals_are_grouped_by_their_last_word():
-    found = signal_groups(["body_acc_x", "body_acc_y", "gyro.x", "gyro.y"])
+    found = signal_groups(["body acc x", "body acc y", "gyro x", "gyro y"])
     assert found == [("body acc", [("x", 0), ("y", 1)]), ("gyro", [("x", 2), ("y", 3)])]
     assert shared_names(found) == ["x", "y"]
     found = signal_groups(["signal 1", "signal 2", "signal 3", "signal 4", "signal 5"])

@@ -9,7 +9,7 @@ import sys
 import pytest
 from helpers import classified_sample, language_sample
 from helpers.classified_sample import classified_report
-from helpers.language_sample import PRICED, TEXT, language_report
+from helpers.language_sample import PENALISED, TEXT, language_report
 from helpers.page import Page
 from helpers.sample import bare_report, curves, full_report, results
 
@@ -44,7 +44,7 @@ def bare(**parts):
 
 def test_table_has_ours_the_paper_s_and_the_floor():
     stored = results()
-    row = next(row for row in stored["rows"] if (row["model"], row["hidden"]) == ("EIREHN", 20))
+    row = next(row for row in stored["rows"] if row["label"] == "EI-REHN-20")
     row.update(values=[0.00050, 0.00052], mean=0.00051, std=0.00001, final_mean=0.00056)
     page = Page(render(bare_report(results=stored)))
     assert page.row("model")[1:6] == ["ours", "paper", "ours − paper", "over the floor", "last epoch"]
@@ -83,15 +83,13 @@ def test_all_text_is_escaped():
     for key in ("command", "commit", "machine", "experiment"):
         stored[key] = EVIL
     stored["versions"] = {EVIL: EVIL}
-    stored["rows"][0].update(model=EVIL, recipe=EVIL, weight_update=EVIL)
+    stored["rows"][0].update(label=EVIL, model=EVIL, recipe=EVIL, weight_update=EVIL)
     groups = WordGroups(EVIL, [EVIL, "b"], [EVIL, "2"], [[1, 2], [3, 4]], [1.0, 2.0], [3.0, 4.0])
     report = Report(
         title=EVIL,
         summary=EVIL,
         results=stored,
         notice=EVIL,
-        metric_name=EVIL,
-        metric_unit=EVIL,
         measured_on=EVIL,
         loss_name=EVIL,
         windows_chosen=EVIL,
@@ -146,9 +144,11 @@ def test_values_are_scaled_and_higher_may_be_better():
     stored = results()
     stored["bayes_floor"] = None
     for row in stored["rows"]:
-        row.update(mean=0.90 + row["hidden"] / 1000, std=0.005, values=[0.9, 0.91], paper=0.915, final_mean=None)
-    shown = {"scale": 100.0, "metric_name": "accuracy", "metric_unit": "%", "lower_is_better": False}
-    page = Page(render(bare_report(results=stored, curves=curves()[:2], **shown)))
+        row.update(
+            mean=0.90 + int(row["label"][-2:]) / 1000, std=0.005, values=[0.9, 0.91], paper=0.915, final_mean=None
+        )
+        row["metric"] = "accuracy"
+    page = Page(render(bare_report(results=stored, curves=curves()[:2])))
     assert page.row("model")[1:5] == ["ours", "paper", "ours − paper", "parameters"]
     assert page.row("RNN-40")[1:4] == ["94.00 ± 0.50", "91.50", "+2.50, better"]  # points, not percent of percent
     assert "floor" not in page.text
@@ -199,7 +199,10 @@ def test_curves_of_all_kinds():
 def test_long_examples_and_single_points():
     page = Page(
         bare(
-            examples=[Example([[0.1, 0.2]] * 128, [3] * 128), Example([[0.0, 0.0]], [0], [0], [math.nan])],
+            examples=[
+                Example([[0.1, 0.2]] * 128, [3] * 128, [0] * 128, [0.0] * 128),
+                Example([[0.0, 0.0]], [0], [0], [math.nan]),
+            ],
             savings=[Saving("diverged", "fixed", None, 0, 0, math.nan)],
             early=[EarlyCurve("one", [1], [math.nan], [math.nan])],
             true_depth=[TrueDepth("one", [1], [math.nan], [math.nan], [0])],
@@ -216,7 +219,7 @@ def test_long_examples_and_single_points():
 
 def test_letters_that_matplotlib_s_font_lacks():
     stored = results()
-    stored["rows"][0]["model"] = "模型"
+    stored["rows"][0]["label"] = "模型-20"
     assert "模型-20" in Page(render(bare_report(results=stored))).text
 
 
@@ -296,7 +299,7 @@ def test_page_of_language_models(letters):
     text = render(language_report(letters=letters))
     page = Page(text)
     assert {"tables", "training", "depth", "passages", "frequency", "position", "early"} <= set(page.ids)
-    assert {row[0] for row in page.rows} >= {*language_sample.NAMES, PRICED}
+    assert {row[0] for row in page.rows} >= {*language_sample.NAMES, PENALISED}
     assert page.text.count("Measured on the first 9 200 of 82 429 words") == 5
     assert "by time of training" in page.text
     assert TEXT[0] in page.text

@@ -3,17 +3,16 @@ import math
 import numpy as np
 import pytest
 from helpers.classified_sample import classified_report
-from helpers.sample import bare_report, curves, results
+from helpers.sample import curves, results
 
 from eirehn.report.content import Curve
-from eirehn.report.palette import Palette
-from eirehn.report.tables import results_table
+from eirehn.report.tables import METRICS, results_table
 from eirehn.report.training_figures import curve_panels, depth_panels, seeds_panel, thinned, time_panel
 
 
 def test_every_seed_and_the_paper_stand_in_the_row_of_their_model():
     rows = results_table(results())
-    panel = seeds_panel(rows, 0.000427, bare_report(), Palette([]))
+    panel = seeds_panel(rows, 0.000427, METRICS["mse"])
     (ax,) = panel.figure.axes
     np.testing.assert_allclose(ax.collections[0].get_offsets()[:, 0], 1e3 * np.array(rows[0].values))
     paper = [line for line in ax.lines if line.get_marker() == "|"]
@@ -24,16 +23,15 @@ def test_every_seed_and_the_paper_stand_in_the_row_of_their_model():
 
 def test_mean_is_over_the_seeds_that_have_not_diverged():
     curve = Curve("a", [1, 2], None, [[4e-3, 2e-3], [2e-3, math.nan]])
-    (panel,) = curve_panels([curve], math.nan, bare_report(), "MSE", Palette(["a"]))
+    (panel,) = curve_panels([curve], math.nan, METRICS["mse"], "loss")
     assert panel.figure.axes[0].lines[-1].get_ydata().tolist() == [pytest.approx(3.0), pytest.approx(2.0)]
     assert panel.title == "a: 1 of 2 seeds diverged"
 
 
 def test_loss_is_drawn_beneath_the_accuracy_or_alone():
     for validated in (True, False):
-        report = classified_report(validated=validated)
-        curve = report.curves[0]
-        (panel,) = curve_panels([curve], math.nan, report, "accuracy", Palette([curve.label]))
+        curve = classified_report(validated=validated).curves[0]
+        (panel,) = curve_panels([curve], math.nan, METRICS["accuracy"], "training loss")
         axes = panel.figure.axes
         assert len(axes) == (2 if validated else 1)
         assert axes[-1].lines[-1].get_ydata()[-1] == pytest.approx(np.mean(curve.loss, 0)[-1])
@@ -43,13 +41,13 @@ def test_loss_is_drawn_beneath_the_accuracy_or_alone():
 
 
 def test_depth_is_drawn_for_the_models_that_choose_it():
-    panels = depth_panels(curves(), Palette([]))
+    panels = depth_panels(curves())
     assert [panel.title for panel in panels] == ["EI-REHN-10", "EI-REHN-15", "EI-REHN-20", "SREHN-20", "ACT-20"]
 
 
 def test_time_is_in_the_unit_that_fits():
     curve = Curve("a", [1, 2], None, [[3e-3, 2e-3]], seconds=[3600, 9000])
-    (ax,) = time_panel([curve], bare_report(), "MSE", Palette(["a"])).figure.axes
+    (ax,) = time_panel([curve], METRICS["mse"]).figure.axes
     assert ax.get_xlabel() == "hours of training"
     assert ax.lines[0].get_xdata().tolist() == [1.0, 2.5]
 

@@ -17,7 +17,7 @@ EXPECTED_FAILURES: dict[str, str] = {}
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:invalid value encountered in cast:RuntimeWarning")  # of the checks' own data
 @parametrize_with_checks(
-    [ElasticClassifier(**SMALL, epochs=20), ElasticRegressor(**SMALL, epochs=40)],
+    [ElasticClassifier(**SMALL, epochs=20), ElasticRegressor(**SMALL, epochs=80)],
     expected_failed_checks=lambda estimator: EXPECTED_FAILURES,
 )
 def test_check_estimator(estimator: Any, check: Any) -> None:

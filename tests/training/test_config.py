@@ -38,7 +38,7 @@ DECAY = {"schedule": "decay", "decay": 0.5, "decay_from": 0}
         (Optimisation, {"learning_rate": 0.0}, "learning_rate"),
         (Optimisation, {"learning_rate": float("inf")}, "learning_rate must be finite"),
         (Optimisation, {"clip": 0.0}, "clip"),
-        (Optimisation, {"price": -1.0}, "price"),
+        (Optimisation, {"depth_penalty": -1.0}, "depth_penalty"),
         (Optimisation, {"average": 1.0}, "average must be at least 0 and below 1, got 1.0"),
         (Optimisation, {"warmup": -0.1}, "warmup must be at least 0 and below 1"),
         (Optimisation, {"early": float("nan")}, "early must be finite"),
@@ -93,8 +93,10 @@ def test_wrong_combinations() -> None:
     for wrong in (lambda: small("LSTM", early=0.5), lambda: with_network(small(early=0.5), max_depth=1)):
         with pytest.raises(ValueError, match="early is for networks of several inner steps"):
             wrong()
-    with pytest.raises(ValueError, match="price is for networks that choose their depth, which RHN does not"):
-        small("RHN", price=0.1)
+    with pytest.raises(
+        ValueError, match="depth_penalty is for networks that choose their depth, which RHN does not"
+    ):
+        small("RHN", depth_penalty=0.1)
     for seeds in ((), (1, 1)):
         with pytest.raises(ValueError, match="seeds must be different from each other"):
             small(seeds=seeds)
@@ -183,10 +185,12 @@ def test_content_that_is_no_recipe(content: Any, said: str) -> None:
 
 def test_differences() -> None:
     """Of the hardware only the precision makes another training."""
-    one = small(price=1e-3)
+    one = small(depth_penalty=1e-3)
     assert one.differences(replace(one, hardware=replace(one.hardware, devices=2))) == []
     assert one.differences(replace(one, hardware=replace(one.hardware, precision="64-true"))) == [
         "hardware.precision"
     ]
-    other = replace(small(price=0.5, epochs=2), seeds=(7,), data=SyntheticData(train=9, validation=20, test=20))
-    assert one.differences(other) == ["data.train", "optimisation.epochs", "optimisation.price", "seeds"]
+    other = replace(
+        small(depth_penalty=0.5, epochs=2), seeds=(7,), data=SyntheticData(train=9, validation=20, test=20)
+    )
+    assert one.differences(other) == ["data.train", "optimisation.epochs", "optimisation.depth_penalty", "seeds"]

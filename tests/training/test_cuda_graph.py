@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from helpers.captured import OPTIMIZERS, forbid_capture, read, read_with_a_stop, recipe, same, same_readers, trained
+from helpers.captured import OPTIMIZERS, forbid_capture, reading, recipe
 from helpers.quick import quick
+from helpers.resume import StopAt, same, train_with_stops
 
 from eirehn.training.config import Hardware, Recipe
 from eirehn.training.cuda_graph import Captured
 from eirehn.training.task import Task
-from eirehn.training.trainer import make_task
+from eirehn.training.trainer import make_task, train
 
 
 @pytest.fixture
@@ -27,9 +28,8 @@ def _whole(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("options", quick(*OPTIMIZERS.keys() - {"soap"}, of=OPTIMIZERS))
 def test_the_whole_step_is_lightnings(options: str, tmp_path: Path) -> None:
     for capture in (False, True):
-        trained(
-            recipe(capture=capture, accelerator="cpu", dropout=0.2, **OPTIMIZERS[options]), tmp_path / str(capture)
-        )
+        plan = recipe(capture=capture, accelerator="cpu", dropout=0.2, **OPTIMIZERS[options])
+        train(plan, tmp_path / str(capture))
     same(tmp_path / "True", tmp_path / "False")
 
 
@@ -48,12 +48,11 @@ class Replayed:
 
 def test_there_is_a_graph_for_each_stop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU, with graphs that are none."""
-
     monkeypatch.setattr(Task, "_can_capture", lambda self: self.capture)
     monkeypatch.setattr(Captured, "_warm_up", lambda self, batch: None)
     monkeypatch.setattr(Captured, "_capture", lambda self, batch: Replayed(self, batch))
     for capture in (False, True):
-        trained(recipe(capture=capture, accelerator="cpu", early=0.6), tmp_path / str(capture))
+        train(recipe(capture=capture, accelerator="cpu", early=0.6), tmp_path / str(capture))
     same(tmp_path / "True", tmp_path / "False")
 
 
@@ -72,29 +71,32 @@ def test_a_failed_capture_is_a_warning(recorded: int, tmp_path: Path, monkeypatc
     monkeypatch.setattr(Captured, "_warm_up", lambda self, batch: None)
     monkeypatch.setattr(Captured, "_beside", nullcontext)
     monkeypatch.setattr(Captured, "_capture", capture)
-    trained(recipe(capture=False, accelerator="cpu"), tmp_path / "False")
+    train(recipe(capture=False, accelerator="cpu"), tmp_path / "False")
     with pytest.warns(RuntimeWarning, match="cannot be recorded as a CUDA graph .* operation not permitted"):
-        trained(recipe(capture=True, accelerator="cpu"), tmp_path / "True")
+        train(recipe(capture=True, accelerator="cpu"), tmp_path / "True")
     assert len(tried) == recorded + 1
     same(tmp_path / "True", tmp_path / "False")
 
 
 @pytest.mark.usefixtures("_whole")
 @pytest.mark.parametrize("members", [1, 2])
-def test_reading_on(members: int) -> None:
-    same_readers(*(read(members, "cpu", capture=capture) for capture in (True, False)))
+def test_reading_on(members: int, tmp_path: Path) -> None:
+    for capture in (True, False):
+        train(reading(tmp_path, members, capture=capture, accelerator="cpu"), tmp_path / str(capture))
+    same(tmp_path / "True", tmp_path / "False")
 
 
 @pytest.mark.usefixtures("_whole")
-@pytest.mark.parametrize("step", [3, 10, 14])
-def test_reading_stopped_and_gone_on(step: int, tmp_path: Path) -> None:
-    straight = read(2, "cpu", capture=True)
-    same_readers(read_with_a_stop(2, "cpu", step, tmp_path / "last.ckpt"), straight)
+def test_reading_stopped_and_resumed(tmp_path: Path) -> None:
+    plan = reading(tmp_path, 2, capture=True, accelerator="cpu")
+    train(plan, tmp_path / "straight")
+    train_with_stops(plan, tmp_path / "stopped", [StopAt(step, killed=False) for step in (3, 10, 12)], every=1e9)
+    same(tmp_path / "stopped", tmp_path / "straight")
 
 
 def test_nothing_is_recorded_on_a_cpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forbid_capture(monkeypatch)
-    trained(recipe(capture=True, accelerator="cpu", epochs=1), tmp_path)
+    train(recipe(capture=True, accelerator="cpu", epochs=1), tmp_path)
 
 
 def test_the_option_reaches_the_task() -> None:

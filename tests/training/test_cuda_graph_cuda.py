@@ -8,20 +8,11 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.captured import (
-    OPTIMIZERS,
-    Watching,
-    forbid_capture,
-    read,
-    read_with_a_stop,
-    recipe,
-    same,
-    same_readers,
-    trained,
-)
-from helpers.resume import StopAt, train_with_stops
+from helpers.captured import OPTIMIZERS, Watching, forbid_capture, reading, recipe
+from helpers.resume import StopAt, same, train_with_stops
 from helpers.small import with_network
 
+from eirehn.models.io import read_values
 from eirehn.training.cuda_graph import Captured
 from eirehn.training.trainer import train
 
@@ -41,7 +32,7 @@ KINDS = {
 def compare(folder: Path, *, network: dict[str, Any] | None = None, **options: Any) -> None:
     for capture in (True, False):
         plan = recipe(capture=capture, accelerator="gpu", **options)
-        trained(with_network(plan, **(network or {})), folder / str(capture))
+        train(with_network(plan, **(network or {})), folder / str(capture))
     same(folder / "True", folder / "False")
 
 
@@ -65,20 +56,24 @@ def test_networks(kind: str, members: int, tmp_path: Path) -> None:
 def test_a_schedule(tmp_path: Path) -> None:
     """A recorded step reads its rate in float32."""
     options: dict[str, Any] = {"accelerator": "gpu", "schedule": "cosine", "warmup": 0.3}
-    found = [trained(recipe(capture=each, **options), tmp_path / str(each))[0] for each in (True, False)]
-    for key, value in found[1].items():
-        torch.testing.assert_close(found[0][key], value, rtol=1e-4, atol=1e-6)
+    for capture in (True, False):
+        train(recipe(capture=capture, **options), tmp_path / str(capture))
+    ours, theirs = (read_values(tmp_path / each / "last.safetensors") for each in ("True", "False"))
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("members", [1, 2])
-def test_reading_on(members: int) -> None:
-    same_readers(*(read(members, "gpu", capture=capture) for capture in (True, False)))
+def test_reading_on(members: int, tmp_path: Path) -> None:
+    for capture in (True, False):
+        train(reading(tmp_path, members, capture=capture, accelerator="gpu"), tmp_path / str(capture))
+    same(tmp_path / "True", tmp_path / "False")
 
 
-@pytest.mark.parametrize("step", [3, 10, 14])
-def test_reading_stopped_and_gone_on(step: int, tmp_path: Path) -> None:
-    straight = read(2, "gpu", capture=True)
-    same_readers(read_with_a_stop(2, "gpu", step, tmp_path / "last.ckpt"), straight)
+def test_reading_stopped_and_resumed(tmp_path: Path) -> None:
+    plan = reading(tmp_path, 2, capture=True, accelerator="gpu")
+    train(plan, tmp_path / "straight")
+    train_with_stops(plan, tmp_path / "stopped", [StopAt(step, killed=False) for step in (3, 10, 12)], every=1e9)
+    same(tmp_path / "stopped", tmp_path / "straight")
 
 
 @pytest.mark.parametrize(
@@ -116,4 +111,4 @@ def test_beyond_the_limit_steps_run_as_they_are(tmp_path: Path, monkeypatch: pyt
 
 def test_it_can_be_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     forbid_capture(monkeypatch)
-    trained(recipe(capture=False, accelerator="gpu", epochs=1), tmp_path)
+    train(recipe(capture=False, accelerator="gpu", epochs=1), tmp_path)

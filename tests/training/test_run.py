@@ -24,8 +24,10 @@ def test_a_run_of_another_recipe_is_refused(tmp_path: Path) -> None:
     result = train(recipe, tmp_path)
     assert RunFolder(tmp_path).recipe() == recipe
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()}
-    with pytest.raises(RunError, match=r"another recipe \(it differs in optimisation.epochs, optimisation.price\)"):
-        train(small(epochs=2, price=0.5, clip=1.0), tmp_path)
+    with pytest.raises(
+        RunError, match=r"another recipe \(it differs in optimisation.epochs, optimisation.depth_penalty\)"
+    ):
+        train(small(epochs=2, depth_penalty=0.5, clip=1.0), tmp_path)
     # Other hardware does not make it another.
     assert train(replace(recipe, hardware=replace(recipe.hardware, devices=2)), tmp_path) == result
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before

@@ -20,9 +20,9 @@ from eirehn.training.trainer import train
 
 
 def test_a_task_does_not_count_what_is_not_there() -> None:
-    """Loss with a price on depth, metric and mean depth, from the sequences one by one."""
+    """Loss with a depth penalty, metric and mean depth, from the sequences one by one."""
     member = two_layers("EIREHN")
-    task = Regression([member], Optimisation(price=0.5)).double()
+    task = Regression([member], Optimisation(depth_penalty=0.5)).double()
     x, target = padded(), torch.randn(4, 3).double()
     loss = task.training_step((x[None], target[None], LENGTHS[None], 1.0), 0)
     (metric,), (depth,) = task.measure([Split(x, target, LENGTHS)], task.ensemble.values())
@@ -30,7 +30,7 @@ def test_a_task_does_not_count_what_is_not_there() -> None:
     squares = torch.cat([(each.prediction[0] - target[row]).square() for row, each in enumerate(alone)])
     costs = torch.cat([each.cost.flatten() for each in alone if each.cost is not None])
     depths = torch.cat([each.depth.flatten() for each in alone]).double()
-    assert loss.item() == pytest.approx((squares.mean() + 0.5 * costs.mean()).item(), rel=1e-12)
+    assert loss.item() == pytest.approx((squares.mean() * (1 + 0.5 * (costs.mean() - 0.5))).item(), rel=1e-12)
     assert metric == pytest.approx(squares.mean().item(), rel=1e-12)
     assert depth == pytest.approx(depths.mean().item(), rel=1e-12)
 
@@ -59,7 +59,7 @@ def test_a_stopped_step_is_that_of_a_shallower_network(options: dict[str, int]) 
     for depth, stop in ((4, 2), (2, None)):
         torch.manual_seed(0)
         model = LanguageModel(LanguageNetwork("EIREHN", 6, max_depth=depth, **options), 9).double()
-        task = LanguageModelling([model], LanguageOptimisation(early=0.5, price=0.1))
+        task = LanguageModelling([model], LanguageOptimisation(early=0.5, depth_penalty=0.1))
         task.stop = stop
         loss = task.loss((tokens[..., :-1], tokens[..., 1:], 1.0))
         loss.backward()

@@ -108,8 +108,9 @@ class Losses(pl.Callback):
 
 
 def test_the_fast_path_follows_the_plain_one(tmp_path: Path) -> None:
-    """For 200 steps, in bfloat16 at a size that large networks' kernels take, against float32 launch by launch."""
-    recipe = without_dropout(small_language_recipe(written(tmp_path, train=16_100, test=200), **SGD))
+    """For 100 steps, in bfloat16 at a size that large networks' kernels take, against float32 launch by launch.
+    Later the rounding alone tells trainings apart: float32 on a CPU by two backends is 4 % apart at 200 steps."""
+    recipe = without_dropout(small_language_recipe(written(tmp_path, train=8_100, test=200), **SGD))
     recipe = replace(recipe, optimisation=replace(recipe.optimisation, epochs=1))
     found = []
     for backend, precision, capture in (("reference", "32-true", False), ("triton", "bf16-mixed", True)):
@@ -117,7 +118,7 @@ def test_the_fast_path_follows_the_plain_one(tmp_path: Path) -> None:
         fast = on_gpu(recipe, capture=capture, precision=precision, size=256)
         with use_backend(backend):
             train(fast, tmp_path / backend, callbacks=[losses])
-        assert len(losses.sums) > 200
-        found.append(losses.means(20)[:10])
+        assert len(losses.sums) > 100
+        found.append(losses.means(20)[:5])
     assert found[0][-1] < 0.6 * found[0][0]  # it learned something to compare
-    torch.testing.assert_close(found[1], found[0], rtol=0.03, atol=0.0)
+    torch.testing.assert_close(found[1], found[0], rtol=0.01, atol=0.0)

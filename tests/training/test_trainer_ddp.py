@@ -23,7 +23,7 @@ pytestmark = [
 SYNTHETIC = (
     "train --recipe synthetic-ei-rehn-10 --data.train 60 --data.validation 21 --data.test 20 --seeds [0,1] "
     "--optimisation.epochs 3 --optimisation.batch_size 13 --optimisation.clip 0.05 --optimisation.early 0.5 "
-    "--optimisation.price 0.001 --hardware.accelerator cpu --hardware.precision 64-true"
+    "--optimisation.depth_penalty 0.001 --hardware.accelerator cpu --hardware.precision 64-true"
 )
 # Seven columns, of which one process reads four and the other three.
 LANGUAGE = (

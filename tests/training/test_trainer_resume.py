@@ -30,7 +30,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "all options": {
         "schedule": "cosine",
         "clip": 0.1,
-        "price": 1e-3,
+        "depth_penalty": 1e-3,
         "average": 0.9,
         "optimizer": "adamw",
         "warmup": 0.2,

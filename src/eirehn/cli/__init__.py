@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from .. import __version__
+from .._internal.checks import nearest
 from .._internal.extras import missing
 from .._internal.files import RunError
 from .common import UsageError, as_command, one_line
@@ -31,9 +33,9 @@ Recurrent networks with elastic depth.
   reproduce NAME   a table or figure of the paper, trained and reported
   compare DATA     which layer to use for a task of the paper or a file of yours
   train            one training, by a recipe of ours or your own
-  evaluate RUN     the figures of a trained model
+  evaluate RUN     the metrics of a trained model
   generate RUN     text from a trained language model
-  score RUN TEXT   how well it expects a text of yours, word by word
+  score RUN TEXT   how well it predicts a text of yours, word by word
   report RUN …     an HTML report of trained runs
   recipes          the recipes there are
   data NAME        a data set, fetched and checked: har or ptb
@@ -85,14 +87,10 @@ def run(given: list[str]) -> int:
         print(USAGE, end="")
         return 0 if given else 2
     if given[0] == "--version":
-        from .. import __version__
-
         print(__version__)
         return 0
     name, rest = given[0], given[1:]
     if name not in COMMANDS:
-        from .._internal.checks import nearest
-
         raise UsageError(f"there is no command {name!r}; did you mean {nearest(name, COMMANDS)!r}?")
     return COMMANDS[name](rest) or 0
 
@@ -110,7 +108,7 @@ COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
 }
 STOPPED = 130
 SAVING = ("reproduce", "compare", "train")
-"""Commands whose work is saved as it goes on."""
+"""Commands that save their state, and resume from it."""
 
 
 def in_one_line(
@@ -125,12 +123,12 @@ def in_one_line(
 def entry() -> NoReturn:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # a terminal without these letters is no reason to fail
+            stream.reconfigure(errors="replace")  # where a terminal lacks a letter
     warnings.formatwarning = in_one_line
     try:
         code = main()
     except KeyboardInterrupt:  # sent twice at once, as timeout(1) does
         code = STOPPED
     if code == STOPPED:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Python would tell of the second one while it ends
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Python would report a second one while it ends
     sys.exit(code)

@@ -44,24 +44,14 @@ def parse(parser: ArgumentParser, given: list[str]) -> Any:
 KINDS = {"int": "a whole number", "float": "a number", "bool": "true or false", "str": "text"}
 
 
-def _plainly(told: str) -> str:
-    """What the parser says of a value of another type, without its talk of classes; anything else as it is."""
-    key = re.match(r'Parser key "([\w.]+)":', told)
-    kinds = [KINDS[kind] for kind in re.findall(r"Expected a <class '(\w+)'>", told) if kind in KINDS]
-    given = re.search(r"(?:Got|Given) value: (.*?)(?: - Expected a <class|$)", told)
+def _plainly(message: str) -> str:
+    """The parser's message about a value of the wrong type, without names of classes; any other as it is."""
+    key = re.match(r'Parser key "([\w.]+)":', message)
+    kinds = [KINDS[kind] for kind in re.findall(r"Expected a <class '(\w+)'>", message) if kind in KINDS]
+    given = re.search(r"(?:Got|Given) value: (.*?)(?: - Expected a <class|$)", message)
     if key is None or given is None or not kinds:
-        return told
+        return message
     return f"--{key[1]} must be {' or '.join(kinds)}, got {given[1]}"
-
-
-def value_of(flag: str, given: Sequence[str]) -> str | None:
-    """What is given for a flag, before all flags are known."""
-    for index, word in enumerate(given):
-        if word == flag and index + 1 < len(given):
-            return given[index + 1]
-        if word.startswith(f"{flag}="):
-            return word.partition("=")[2]
-    return None
 
 
 def going_on(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:

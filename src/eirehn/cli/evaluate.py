@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._internal.files import write_json
 from .common import as_command, check_apart, check_can_be_written, make_parser, parse
 
 if TYPE_CHECKING:
@@ -14,23 +15,26 @@ if TYPE_CHECKING:
 
 
 def evaluate(given: list[str]) -> None:
-    """Prints the figures of trained runs on a split of their data."""
+    """Prints the metrics of trained runs on a split of their data."""
     parser = make_parser("evaluate", evaluate)
     parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
     parser.add_argument("--split", type=str, default="test", help="train, validation or test")
     parser.add_argument("--which", type=str, default="best", help="best: of the best epoch; or last")
     parser.add_argument("--max_depth", type=int | None, help="inner steps allowed, in place of the network's own")
-    parser.add_argument("--batch", type=int | None, help="columns to read a text in; default 1, from end to end")
-    parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
-    parser.add_argument("--together", action="store_true", help="of all language models of all runs as one, too")
     parser.add_argument(
-        "--calibrate", action="store_true", help="of language models as sure as validation says they should be, too"
+        "--batch", type=int | None, help="parallel streams to read a text in; default 1, from end to end"
     )
-    parser.add_argument("--results", type=Path | None, help="write the figures to this file too")
+    parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
+    parser.add_argument(
+        "--together", action="store_true", help="also of all language models of all runs as one ensemble"
+    )
+    parser.add_argument(
+        "--calibrate", action="store_true", help="also of language models temperature-scaled on validation data"
+    )
+    parser.add_argument("--results", type=Path | None, help="write the results to this file too")
     asked = parse(parser, given)
     check_can_be_written("--results", asked.results)
     check_apart("--results", asked.results, *asked.runs)
-    from .._internal.files import write_json
     from ..training.callbacks import stopped_seeds
     from ..training.evaluate import calibrate, evaluate_together
     from ..training.evaluate import evaluate as measure
@@ -45,13 +49,13 @@ def evaluate(given: list[str]) -> None:
         figures = measure(run, **options)
         if len(asked.runs) > 1:
             print(f"{run}:")
-        results["runs"].append({"run": str(run), **figures._asdict(), "mean": _tell(figures)})
+        results["runs"].append({"run": str(run), **figures._asdict(), "mean": _print(figures)})
         for seed, epoch in stopped_seeds(figures.seeds, RunFolder(run).read_result() or {}).items():
             print(f"eirehn: training of seed {seed} was unstable and stopped after epoch {epoch}", file=sys.stderr)
         if asked.calibrate:
             better = calibrate(run, **options)
             besides = getattr(RunFolder(run).recipe().network, "calibrated", False)
-            _tell_calibrated(better, own=asked.split == "validation", besides=besides)
+            _print_calibrated(better, own=asked.split == "validation", besides=besides)
             found = {"temperatures": better.temperatures, "values": better.values}
             results["runs"][-1]["calibrated"] = found
     if asked.together:
@@ -66,7 +70,7 @@ def evaluate(given: list[str]) -> None:
 
 
 def _check_runs(asked: Any) -> None:
-    """What cannot be is told before anything is read for long."""
+    """Refuses what is impossible before anything is read for long."""
     from ..training.evaluate import check_of_text, check_together, check_trained
 
     for run in asked.runs:
@@ -77,8 +81,8 @@ def _check_runs(asked: Any) -> None:
         check_of_text(run)
 
 
-def _tell(figures: Figures) -> float:
-    """The mean over the members, but for those that diverged, or did not come to the end of an epoch."""
+def _print(figures: Figures) -> float:
+    """Prints each seed, and returns the mean over those that have a best epoch."""
     for seed, value, depth in zip(figures.seeds, figures.values, figures.depths, strict=True):
         print(f"seed {seed}: {figures.metric} {value:.6g}, depth {depth:.3f}")
     known = [value for value in figures.values if not math.isnan(value)]
@@ -89,14 +93,14 @@ def _tell(figures: Figures) -> float:
     return mean
 
 
-def _tell_calibrated(better: Calibrated, *, own: bool, besides: bool) -> None:
-    """`own` where the temperatures are of the very text that they are tried on; `besides` where models have some of
-    their own."""
+def _print_calibrated(better: Calibrated, *, own: bool, besides: bool) -> None:
+    """`own` where the temperatures were chosen on the very text that is evaluated; `besides` where models have
+    some of their own."""
     from ..training.evaluate import TEMPERATURES
 
     for seed, value, temperature in zip(better.seeds, better.values, better.temperatures, strict=True):
         at_end = any(math.isclose(temperature, end, rel_tol=1e-6) for end in TEMPERATURES)
         beyond = ", the end of what is looked through: the best may lie beyond" if at_end else ""
         also = " besides its own" if besides else ""
-        told = f"temperature {temperature:.2f}{also}{beyond}{', chosen on this very text' if own else ''}"
-        print(f"seed {seed}, calibrated: {better.metric} {value:.6g}, {told}")
+        chosen = f"temperature {temperature:.2f}{also}{beyond}{', chosen on this very text' if own else ''}"
+        print(f"seed {seed}, calibrated: {better.metric} {value:.6g}, {chosen}")

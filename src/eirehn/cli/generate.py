@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from ..models.generate import generate as draw
+from ..models.generate import pieces, read_prompt, trained_language_model
 from .common import make_parser, parse
 
 
@@ -12,7 +14,7 @@ def generate(given: list[str]) -> None:
     """Writes text from a trained language model, word by word; the same seed gives the same text."""
     parser = make_parser("generate", generate)
     parser.add_argument("run", type=Path, help="folder of the run")
-    parser.add_argument("--prompt", type=str, default="", help="text to go on from")
+    parser.add_argument("--prompt", type=str, default="", help="text to continue")
     parser.add_argument("--tokens", type=int, default=100, help="words, or characters, to write")
     parser.add_argument("--temperature", type=float, default=1.0, help="below 1: likelier words; 0: the likeliest")
     parser.add_argument(
@@ -28,9 +30,6 @@ def generate(given: list[str]) -> None:
     parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
     asked = parse(parser, given)
     from rich.console import Console
-
-    from ..models.generate import generate as draw
-    from ..models.generate import pieces, read_prompt, trained_language_model
 
     model, vocabulary = trained_language_model(asked.run, which=asked.which, device=asked.device)
     prompt = read_prompt(asked.prompt, vocabulary)

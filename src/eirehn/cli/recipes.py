@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..models import SHALLOW
 from .common import make_parser, parse
 
 
@@ -10,7 +11,6 @@ def recipes(given: list[str]) -> None:
     parser = make_parser("recipes", recipes)
     parser.add_argument("name", type=str | None, nargs="?", help="print this recipe as YAML")
     asked = parse(parser, given)
-    from ..models import SHALLOW
     from ..recipes import find
     from ..recipes import recipes as known
 

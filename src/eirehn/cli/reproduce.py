@@ -7,7 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from .._internal.checks import nearest
 from .._internal.extras import need
+from .._internal.files import replacing, write_json
+from ..report.tables import markdown_table
 from .common import (
     FAILED,
     UsageError,
@@ -48,7 +51,6 @@ def reproduce(given: list[str]) -> int:
     need("jinja2", "matplotlib")  # for the report, before anything is trained
     from ..experiments import Cut, experiments
     from ..experiments.reproduce import reproduce as carry_out
-    from ..report.tables import markdown_table
     from ..training.callbacks import seeds_in_words, stopped_seeds
     from ..training.display import Display
 
@@ -83,8 +85,6 @@ def reproduce(given: list[str]) -> int:
             ),
         )
     if asked.results is not None:
-        from .._internal.files import write_json
-
         write_json(asked.results, results)
     print(markdown_table(results))
     print(f"results: {folder / 'results.json'}\nreport: {folder / 'report.html'}")
@@ -101,14 +101,11 @@ def chosen_rows(experiment: Experiment, asked: Sequence[str] | None) -> list[str
     names = [long if (long := f"{experiment.name}-{name}") in known else name for name in names]
     for name in names:
         if name not in known:
-            from .._internal.checks import nearest
-
             raise UsageError(f"{experiment.name} has no row {name!r}; did you mean {nearest(name, known)!r}?")
     return names
 
 
 def _figure1(folder: Path) -> None:
-    from .._internal.files import replacing
     from ..report.figures import figure1
 
     figure = figure1()

@@ -7,16 +7,16 @@ import io
 import math
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from .._internal.files import replacing
+from ..models.generate import trained_language_model
+from ..models.score import Scored, text_tokens
+from ..models.score import score as scored
 from .common import UsageError, check_apart, check_can_be_written, make_parser, parse
-
-if TYPE_CHECKING:
-    from ..models.score import Scored
 
 
 def score(given: list[str]) -> None:
-    """Tells how well a trained language model expects a text of yours, and how deep it goes for each word."""
+    """Prints how well a trained language model predicts a text of yours, and how deep it goes for each word."""
     parser = make_parser("score", score)
     parser.add_argument("run", type=Path, help="folder of the run; of several seeds the best on validation data")
     parser.add_argument("text", type=Path, help="the text")
@@ -31,10 +31,6 @@ def score(given: list[str]) -> None:
     check_apart("--out", asked.out, asked.run)
     if asked.out is not None and asked.out.exists() and asked.text.exists() and asked.out.samefile(asked.text):
         raise UsageError(f"--out must be a file of its own, and {asked.out} is the text")
-    from ..models.generate import trained_language_model
-    from ..models.score import score as scored
-    from ..models.score import text_tokens
-
     model, vocabulary = trained_language_model(asked.run, which=asked.which, device=asked.device)
     tokens = text_tokens(asked.text, vocabulary.level, asked.encoding)
     rows = scored(model, vocabulary, tokens, apart=asked.apart, max_depth=asked.max_depth)
@@ -50,16 +46,13 @@ def score(given: list[str]) -> None:
 
 def _written(rows: Iterable[Scored], out: Path) -> Iterator[Scored]:
     """The same, each also a row of a file, which is there when all are."""
-    from .._internal.files import replacing
-    from ..models.score import Scored
-
     with replacing(out) as file:
         text = io.TextIOWrapper(file, "utf-8", newline="")
         table = csv.writer(text)
         table.writerow(Scored._fields)
         for row in rows:
-            told = [format(value, ".6g") if isinstance(value, float) else value for value in row]
-            table.writerow([int(value) if isinstance(value, bool) else value for value in told])
+            shown = [format(value, ".6g") if isinstance(value, float) else value for value in row]
+            table.writerow([int(value) if isinstance(value, bool) else value for value in shown])
             yield row
         text.flush()
         text.detach()

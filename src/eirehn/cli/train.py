@@ -8,7 +8,8 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from .common import FAILED, UsageError, console, diverged, going_on, make_parser, parse, value_of
+from ..models import FIXED, SHALLOW
+from .common import FAILED, UsageError, console, diverged, going_on, make_parser, parse
 
 if TYPE_CHECKING:
     from ..training.config import Recipe
@@ -31,16 +32,16 @@ def train(given: list[str]) -> int:
         type=Path | None,
         help="resume the run of this folder; beside it only --optimisation.epochs",
     )
-    parser.add_argument("--text", nargs=3, help="your own texts to model: to train on, to choose by, to report")
+    parser.add_argument("--text", nargs=3, help="your own texts to model: training, validation and test")
     parser.add_argument("--level", type=str | None, help="of your own texts: word or char")
     given = _config_first(_with_texts(_with_path(given)))
-    named = value_of("--recipe", given)
-    # What texts are trained by, where nothing else is said; a YAML file says it.
-    text = value_of("--data.kind", given) == "text" and value_of("--config", given) is None
+    named = _value_of("--recipe", given)
+    # Texts have a recipe of their own, unless another one or a YAML file is given.
+    text = _value_of("--data.kind", given) == "text" and _value_of("--config", given) is None
     name = "lm" if named is None and text else named
     start = Recipe() if name is None else find(name)
     kind = _data_field("kind", given) or start.data.kind
-    if kind != "text" and value_of("--data.level", given):
+    if kind != "text" and _value_of("--data.level", given):
         raise UsageError("--level is for your own texts: --text TRAIN VALIDATION TEST")
     task = _task(given, kind, start)
     _check_flags(given, task)
@@ -56,12 +57,12 @@ def train(given: list[str]) -> int:
         known = {f"{part}.{each.name}" for part, cls in PARTS[task]._asdict().items() for each in fields(cls)}
         parts = ("network.", "optimisation.")
         defaults = {name: each for name, each in defaults.items() if not name.startswith(parts) or name in known}
-    parser.set_defaults(_of_network(defaults, value_of("--network.kind", given)))
+    parser.set_defaults(_of_network(defaults, _value_of("--network.kind", given)))
     asked = parse(parser, given)
     if asked.recipe != named:
         raise UsageError("a recipe is named once, by --recipe on the command line; a YAML file holds fields")
     recipe = _recipe(asked)
-    _tell_of_reading(recipe)
+    _announce_reading(recipe)
     return _train(recipe, asked.out or Path("runs") / recipe.name)
 
 
@@ -76,11 +77,11 @@ def _resume(given: list[str]) -> int:
     parser.add_argument("--optimisation.epochs", type=int | None, help="in place of the run's")
     asked = parse(parser, given)
     recipe, epochs = RunFolder(asked.resume).recipe(), asked.optimisation.epochs
-    _tell_of_reading(recipe)
+    _announce_reading(recipe)
     return _train(recipe if epochs is None else with_more_epochs(asked.resume, epochs), asked.resume)
 
 
-def _tell_of_reading(recipe: Recipe) -> None:
+def _announce_reading(recipe: Recipe) -> None:
     from ..data.text import TextData
 
     if isinstance(recipe.data, TextData) and (path := recipe.data.takes_long()) is not None:
@@ -114,21 +115,26 @@ def _recipe(asked: Any) -> Recipe:
     return replace(recipe, data=recipe.data.pinned()) if own else recipe  # type: ignore[attr-defined]  # those two
 
 
+def _value_of(flag: str, given: Sequence[str]) -> str | None:
+    """What is given for a flag, before all flags are known."""
+    for index, word in enumerate(given):
+        if word == flag and index + 1 < len(given):
+            return given[index + 1]
+        if word.startswith(f"{flag}="):
+            return word.partition("=")[2]
+    return None
+
+
 def _with_path(given: Sequence[str]) -> list[str]:
     """`--data FILE` written out, unless it is one with fields of the data."""
     words = list(given)
-    for index, word in enumerate(words):
-        following = words[index + 1] if index + 1 < len(words) else ""
-        if word == "--data" and _is_of_data(following):
-            words[index] = "--data.path"
-        elif word.startswith("--data=") and _is_of_data(word.partition("=")[2]):
-            words[index] = f"--data.path={word.partition('=')[2]}"
+    for index, (word, following) in enumerate(zip(given, [*given[1:], ""], strict=True)):
+        flag, equals, value = word.partition("=")
+        file = value if equals else following
+        of_fields = file.startswith(("{", "--")) or Path(file).suffix.lower() in (".yaml", ".yml", ".json")
+        if flag == "--data" and file and not of_fields:
+            words[index] = f"--data.path{equals}{value}"
     return words
-
-
-def _is_of_data(word: str) -> bool:
-    fields = word.startswith(("{", "--")) or Path(word).suffix.lower() in (".yaml", ".yml", ".json")
-    return bool(word) and not fields
 
 
 def _config_first(given: Sequence[str]) -> list[str]:
@@ -168,7 +174,7 @@ def _data_field(field: str, given: Sequence[str]) -> str | None:
     """A field of the data by the flags or the YAML file, on which it depends what other flags there are."""
     import yaml  # type: ignore[import-untyped,unused-ignore]  # it has no types, unless stubs are installed
 
-    named, path = value_of(f"--data.{field}", given), value_of("--config", given)
+    named, path = _value_of(f"--data.{field}", given), _value_of("--config", given)
     if named is not None or path is None:
         return named
     try:
@@ -185,7 +191,7 @@ def _with_texts(given: Sequence[str]) -> list[str]:
         at = words.index("--text")
         files = words[at + 1 : at + 4]
         if len(files) < 3 or any(file.startswith("--") for file in files):
-            raise UsageError("--text takes three files: to train on, to choose by, and to report")
+            raise UsageError("--text takes three files: for training, validation and test")
         fields = zip(("train", "validation", "test"), files, strict=True)
         named = [f"--data.{field}={Path(file).absolute()}" for field, file in fields]
         words[at : at + 4] = ["--data.kind=text", *named]
@@ -194,10 +200,10 @@ def _with_texts(given: Sequence[str]) -> list[str]:
 
 def _of_network(defaults: dict[str, Any], kind: str | None) -> dict[str, Any]:
     """A recipe's fields without what only its own network has, where one of another kind is asked for."""
-    from ..models import FIXED, SHALLOW
-
     if kind not in (*SHALLOW, *FIXED, "ACT"):
         return defaults
+    if kind != "ACT":
+        defaults = {**defaults, "optimisation.depth_penalty": 0.0}
     shared = ("weight_bound", "gate_bias") if kind in FIXED else ("weight_bound",)
     start = {name: value for name, value in defaults["network.start"].items() if name in shared}
     if kind in FIXED:

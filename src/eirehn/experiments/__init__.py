@@ -12,7 +12,7 @@ from ..training.config import Recipe
 
 @dataclass(frozen=True)
 class Cut:
-    """An experiment made smaller. Its figures do not compare with the paper's, and its report says so."""
+    """An experiment made smaller. Its results do not compare with the paper's, and its report says so."""
 
     epochs: int | None = None
     seeds: int | None = None
@@ -75,7 +75,7 @@ def experiments() -> dict[str, Experiment]:
             *recipes.synthetic.ablation(),
             recipes.synthetic.adaptive_computation_time(),
             recipes.synthetic.best(),
-            *recipes.synthetic.priced(),
+            *recipes.synthetic.penalised(),
         ],
     )
     updates = Experiment(

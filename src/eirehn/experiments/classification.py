@@ -15,7 +15,7 @@ from ..models import FIXED, Network, SequenceModel, SequenceNetwork
 from ..report.content import ClassDepth, Confusion, Window
 from ..training.loaders import Parts
 from .results import spread
-from .trained import Trained, early_curve, histogram, largest_of_each, learning_curve, priced_family, savings
+from .trained import Trained, early_curve, histogram, largest_of_each, learning_curve, penalised_family, savings
 
 TASK = "Trained to tell classes of sequences apart."
 KEPT = ("early", "savings", "histograms", "class_depths")
@@ -41,7 +41,7 @@ def parts(runs: Sequence[Trained]) -> dict[str, Any]:
     """Of the report of these runs, as many as they allow."""
     alive = [run for run in runs if run.models]
     elastic = [run for run in alive if run.elastic]
-    family = priced_family(alive)
+    family = penalised_family(alive)
     like = family[0].recipe.network if family else None
     fixed = [run for run in alive if like and _comparable(run.recipe.network, like)]
     largest = largest_of_each(alive, parameters)
@@ -80,14 +80,14 @@ def parameters(run: Trained) -> int:
 
 
 class Reading(NamedTuple):
-    """What one model says of the test data."""
+    """What one model predicts of the test data."""
 
     probability: Tensor  # (N, C)
     depth: Tensor  # (layers · directions, N, T): 0 where a sequence has ended
     lengths: Tensor  # (N,)
 
     @property
-    def taken_for(self) -> Tensor:
+    def predicted(self) -> Tensor:
         return self.probability.argmax(-1)  # (N,)
 
     @property
@@ -106,7 +106,7 @@ class Reading(NamedTuple):
 
 
 def readings(run: Trained) -> list[Reading]:
-    """What each of the run's models says of the test data, read once."""
+    """What each of the run's models predicts of the test data, read once."""
     if None not in run.readings:
         run.readings[None] = [read(model, run.test) for model in run.models]
     return run.readings[None]
@@ -128,7 +128,7 @@ def read(model: SequenceModel, split: Split, max_depth: int | None = None) -> Re
 def accuracies_and_depths(run: Trained, max_depth: int | None = None) -> list[tuple[float, float]]:
     """The accuracy and the mean depth of each of the run's models."""
     found = readings(run) if max_depth is None else [read(model, run.test, max_depth) for model in run.models]
-    return [((each.taken_for == run.test.target).double().mean().item(), each.mean_depth) for each in found]
+    return [((each.predicted == run.test.target).double().mean().item(), each.mean_depth) for each in found]
 
 
 def classes(run: Trained) -> list[str]:
@@ -145,9 +145,9 @@ def _names(data: object, attribute: str, number: int, otherwise: str) -> list[st
     return [f"{otherwise} {index}" for index in range(1, number + 1)] if names is None else list(map(str, names))
 
 
-def confusion_matrix(taken_for: Tensor, target: Tensor, number: int) -> list[list[int]]:
-    """How many of each class were taken for each, [true][predicted]."""
-    counts = torch.bincount(target * number + taken_for, minlength=number**2)
+def confusion_matrix(predicted: Tensor, target: Tensor, number: int) -> list[list[int]]:
+    """How many of each class were predicted as each, [true][predicted]."""
+    counts = torch.bincount(target * number + predicted, minlength=number**2)
     matrix: list[list[int]] = counts.view(number, number).tolist()
     return matrix
 
@@ -158,7 +158,7 @@ def confusion_by_seed(run: Trained) -> list[list[list[int]] | None]:
         return [None] * len(run.recipe.seeds)
     target, number = run.test.target, len(classes(run))
     found = {
-        seed: confusion_matrix(reading.taken_for, target, number)
+        seed: confusion_matrix(reading.predicted, target, number)
         for seed, reading in zip(run.seeds, readings(run), strict=True)
     }
     return [found.get(seed) for seed in run.recipe.seeds]
@@ -169,13 +169,13 @@ def confusion(run: Trained) -> Confusion:
 
 
 def class_depth(run: Trained) -> ClassDepth:
-    """How much of each class that there is to be told is told, and the depth spent on it, over the run's models."""
+    """How much of each class that occurs is predicted correctly, and the depth spent on it, over all seeds."""
     target = run.test.target
     found = {name: target == index for index, name in enumerate(classes(run)) if (target == index).any()}
     names, of_class = list(found), list(found.values())
     accuracy, depth = [], []  # [seed][class]
     for reading in readings(run):
-        right = (reading.taken_for == target).double()  # (N,)
+        right = (reading.predicted == target).double()  # (N,)
         accuracy.append([right[which].mean().item() for which in of_class])
         depth.append([reading.spent[which].mean().item() for which in of_class])
     several = len(run.models) > 1
@@ -194,7 +194,7 @@ def class_depth(run: Trained) -> ClassDepth:
 def windows(run: Trained) -> list[Window]:
     """Test sequences as the run's first model reads them, chosen as `CHOSEN` says."""
     reading, target = readings(run)[0], run.test.target
-    right = reading.taken_for == target
+    right = reading.predicted == target
     chosen: list[int] = []
     for index in range(len(classes(run))):
         chosen += ((target == index) & right).nonzero().flatten()[:1].tolist()
@@ -206,7 +206,7 @@ def windows(run: Trained) -> list[Window]:
 
 def _window(run: Trained, reading: Reading, index: int) -> Window:
     test, names, channels = run.test, classes(run), signals(run)
-    taken_for, end = int(reading.taken_for[index]), int(reading.lengths[index])
+    predicted, end = int(reading.predicted[index]), int(reading.lengths[index])
     frame = test.x.size(-1) // len(channels)  # time steps that the network reads as one
     return Window(
         label=run.label,
@@ -214,8 +214,8 @@ def _window(run: Trained, reading: Reading, index: int) -> Window:
         signals=test.x[index, :end].unflatten(-1, (frame, len(channels))).flatten(0, 1).tolist(),
         depth=reading.depth[:, index, :end].double().mean(0).repeat_interleave(frame).tolist(),
         true=names[int(test.target[index])],
-        predicted=names[taken_for],
-        probability=reading.probability[index, taken_for].item(),
+        predicted=names[predicted],
+        probability=reading.probability[index, predicted].item(),
         layers=run.recipe.network.num_layers,
         frame=frame,
     )

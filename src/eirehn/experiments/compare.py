@@ -25,7 +25,7 @@ from ..training.callbacks import Event
 from ..training.config import Recipe
 from ..training.loaders import training_batches
 from ..training.provenance import cores, provenance
-from ..training.trainer import make_task
+from ..training.trainer import make_task, precision
 from .parallel import train_all
 from .reproduce import page
 from .results import row, spread
@@ -42,8 +42,8 @@ def comparison(name: str) -> Comparison:
         recipe = har.best()
         assert isinstance(recipe.data, HarData)
         return Comparison(name, recipe, replace(recipe.data, held_out=6), 20, size_of(recipe))
-    recipe = replace(ptb.short(), seeds=(0, 1))
-    return Comparison("ptb", recipe, recipe.data, 15, size_of(recipe), trials=3)
+    recipe = ptb.compared()
+    return Comparison("ptb", recipe, recipe.data, 10, size_of(recipe), trials=3)
 
 
 def comparison_on(data: FileData) -> Comparison:
@@ -70,7 +70,10 @@ def compare(
         train_all(trials, folder / "tuning", jobs=jobs, tell=tell, ended=ended)
         for search in searches.values():
             search.tell()
-    recipes = [with_layer(compared, kind, search.best()) for kind, search in searches.items()]
+    finalists = [recipe for search in searches.values() for recipe in search.finalists()]
+    train_all(finalists, folder / "tuning", jobs=jobs, tell=tell, ended=ended)
+    chosen = {kind: search.choose(folder / "tuning") for kind, search in searches.items()}
+    recipes = [with_layer(compared, kind, settings) for kind, settings in chosen.items()]
     train_all(recipes, folder, jobs=jobs, tell=tell, ended=ended)
     runs = [Trained(folder / recipe.name) for recipe in recipes]
     results = {
@@ -85,8 +88,12 @@ def compare(
             {
                 **row(run.recipe, run.result),
                 "label": f"{NAMES.get(kind, kind)}-{run.recipe.network.hidden_size}",
-                "settings": search.best(),
+                "settings": chosen[kind],
                 "trials": search.trials(),
+                "finals": [
+                    {"settings": settings, "values": values}
+                    for settings, values in search.finals(folder / "tuning")
+                ],
             }
             for run, (kind, search) in zip(runs, searches.items(), strict=True)
         ],
@@ -106,15 +113,18 @@ def has_report(recipe: Recipe) -> bool:
     return not (isinstance(recipe.data, FileData) and recipe.data.task == "regression")
 
 
-def step_times(runs: Sequence[Trained], rounds: int = 7) -> list[dict[str, float]]:
+def step_times(runs: Sequence[Trained], rounds: int = 7, patience: float = 60.0) -> list[dict[str, float]]:
     """Milliseconds of one training step, forward and backward, of one seed of each trained model: the median of
-    `rounds`, in each of which the models take turns."""
+    `rounds`, in each of which the models take turns, or of as many as `patience` seconds allow."""
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     found: list[dict[str, float]] = [{} for _ in runs]
     for device in devices:
         steps = [_step(run, torch.device(device)) for run in runs]
         times: list[list[float]] = [[] for _ in runs]
+        until = time.monotonic() + patience
         for number in range(rounds + 1):
+            if number > 1 and time.monotonic() > until:
+                break
             for taken, step in zip(times, steps, strict=True):
                 began = time.perf_counter()
                 step()
@@ -136,7 +146,9 @@ def _step(run: Trained, device: torch.device) -> Callable[[], None]:
     batch = tuple(each.to(device) if isinstance(each, torch.Tensor) else each for each in given)
 
     def step() -> None:
-        task.loss(batch).backward()
+        with precision(recipe, device):
+            loss = task.loss(batch)
+        loss.backward()
         if device.type == "cuda":
             torch.cuda.synchronize()
 

@@ -20,7 +20,7 @@ from ..data.dataset import Split
 from ..data.vocabulary import end_of_line
 from ..models import ELASTIC, LanguageModel
 from ..report.content import Curve, EarlyCurve, Passage, TableRow, WordGroups
-from ..report.tables import count
+from ..report.tables import NAMES, count
 from ..training.loaders import Windows
 from .results import depth_row, paper_result, published
 from .trained import Trained, early_curve, histogram, learning_curve
@@ -31,15 +31,16 @@ KEPT = ("early", "histograms", "frequencies", "positions")
 WORK = 6e11
 """Multiplications that one reading of the text may take: about half a minute on one core."""
 COLUMNS, LONG_COLUMN = 16, 500
-"""Columns side by side are read much faster than one; none may be short, as each starts without its own past."""
+"""Columns, parallel streams of a text, are read much faster than one; each starts without its own past, so none may
+be short."""
 LEAD = 200
-"""Tokens to start columns from: a model that has to start from nothing within a sentence may never find its way."""
+"""Tokens read before the first of each column: a model whose state is zero within a sentence may never recover."""
 FREQUENCIES = (0, *(step * 10**power for power in range(10) for step in (1, 3)))
 PLACES = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100, 200, 500, 1000)
 """Where groups begin."""
 PASSAGES = 4
 WORDS, CHARACTERS = 45, 240
-"""Of a passage, which goes on to the end of its line but not to twice as many."""
+"""Of a passage, which ends with its line but has at most twice as many."""
 
 Ints = npt.NDArray[np.int64]
 
@@ -49,14 +50,14 @@ def about(runs: Sequence[Trained]) -> dict[str, Any]:
 
 
 def about_row(run: Trained) -> dict[str, Any]:
-    """How it was learned, epoch by epoch, and what that took."""
+    """Its training, epoch by epoch, and what that took."""
     curve = learning_curve(run)
-    learned = {"train_loss": curve.loss, "validation_perplexity": curve.validation}
+    curves = {"train_loss": curve.loss, "validation_perplexity": curve.validation}
     return {
         "gpu_hours": run.result.get("gpu_hours"),
         "learning_curve": {
             name: [[round(value, 4) for value in seed] for seed in values]
-            for name, values in learned.items()
+            for name, values in curves.items()
             if values is not None
         },
     }
@@ -66,7 +67,7 @@ def parts(runs: Sequence[Trained]) -> dict[str, Any]:
     """Of the report of these runs, as many as they allow."""
     deep = [run for run in runs if run.models and run.deep]
     best = best_of_each(deep)
-    shown = [run for run in deep if run in best or run.price]
+    shown = [run for run in deep if run in best or run.penalty]
     texts = [Text(run, tokens_to_read(shown)) for run in shown]
     elastic = [text for text in texts if text.run.elastic]
     return {
@@ -90,11 +91,15 @@ def timed(run: Trained) -> Curve:
 
 
 def best_of_each(runs: Sequence[Trained]) -> list[Trained]:
-    """Of each kind of network, trained without a depth penalty, the run that validation finds best."""
+    """Of each kind of network the run that validation finds best, without a depth penalty where there is one."""
+
+    def order(run: Trained) -> tuple[bool, float]:
+        found = perplexities(run)[0]
+        return run.penalty > 0, math.inf if found is None else found
+
     best: dict[str, Trained] = {}
-    for run in sorted(runs, key=lambda run: math.inf if (found := perplexities(run)[0]) is None else found):
-        if not run.price:
-            best.setdefault(run.recipe.network.kind, run)
+    for run in sorted(runs, key=order):
+        best.setdefault(run.recipe.network.kind, run)
     return list(best.values())
 
 
@@ -117,7 +122,7 @@ def tables(runs: Sequence[Trained]) -> list[TableRow]:
         sizes = table["parameters_millions"]
         for index, (depth, perplexity) in enumerate(zip(table["depth"], table["perplexity"], strict=True)):
             own = perplexities(ours.get(depth_row(kind, depth)))
-            model = f"{'EI-REHN' if kind == 'EIREHN' else kind}-1200, depth {depth}"
+            model = f"{NAMES.get(kind, kind)}-1200, depth {depth}"
             size = sizes[index] if isinstance(sizes, list) else sizes
             rows.append(TableRow("Table 3: by depth", model, size, None, perplexity, *own))
     for row in published()["ptb_comparison"]:
@@ -293,7 +298,7 @@ def _grouped(text: Text, group: Ints, names: Sequence[str], ticks: Sequence[str]
         for depth in reading.depth.numpy():  # of each layer
             np.add.at(counts, (group, depth), 1)
         nats = reading.nats.numpy()
-        own = np.concatenate([[math.nan], nats[:-1]])  # what a word itself was told with: none tells the first
+        own = np.concatenate([[math.nan], nats[:-1]])  # of a word itself; the first is not predicted
         perplexity.append([_perplexity(own[group == each]) for each in there])
         follows.append([_perplexity(nats[group == each]) for each in there])
         if reading.effective is not None:

@@ -12,7 +12,6 @@ from ..data.table import FileData
 from ..data.text import TextData
 from ..report.content import Report
 from ..report.page import write_report
-from ..report.tables import metric_of
 from ..training.callbacks import Event
 from ..training.config import Recipe
 from ..training.provenance import provenance
@@ -85,7 +84,7 @@ def page(
         own = f"The weights of {', '.join(without)} were not kept: figures that take them are left out."
         notice = own if notice is None else f"{notice} {own}"
     parts = _view([run.recipe for run in runs]).parts(runs)
-    return Report(title, summary, results, notice, **parts, **metric_of(results)._asdict())
+    return Report(title, summary, results, notice, **parts)
 
 
 def _has_ended(folder: Path, recipe: Recipe) -> bool:
@@ -104,7 +103,7 @@ def _view(recipes: Sequence[Recipe]) -> Any:
 
 
 def _check_same(runs: Sequence[Trained]) -> None:
-    """That figures of your own data are of the same cases: they are set side by side."""
+    """That results on your own data are of the same cases: they are set side by side."""
     first, *others = ((run.folder, _cases(run.recipe.data)) for run in runs)
     for folder, cases in others:
         differing = [name for name in cases if cases[name] != first[1][name]]
@@ -116,7 +115,7 @@ def _check_same(runs: Sequence[Trained]) -> None:
 
 
 def _cases(data: Any) -> dict[str, Any]:
-    """What says which cases figures are of; of the data that come with the library nothing does."""
+    """What says which cases results are of; nothing for data that come with the library."""
     if isinstance(data, TextData):
         return {"text": data.pinned().sha256, "level": data.level, "words known": data.most}
     if isinstance(data, FileData):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,6 +15,7 @@ import numpy as np
 from ..data.har import HarData
 from ..models import SHALLOW, LanguageNetwork
 from ..recipes import find, har
+from ..report.tables import NAMES, as_float
 from ..training.callbacks import stopped_seeds
 from ..training.config import Hardware, Recipe
 
@@ -32,8 +32,7 @@ OWN = ("-best", "ptb-short", "ptb-early", "ptb-pointer", "ptb-scaling")
 def label(recipe: Recipe) -> str:
     """What tables and figures call a run."""
     network = recipe.network
-    name = "EI-REHN" if network.kind == "EIREHN" else network.kind
-    text = f"{name}-{network.hidden_size}"
+    text = f"{NAMES.get(network.kind, network.kind)}-{network.hidden_size}"
     by_depth = recipe.data.task == "language" and network.kind not in SHALLOW
     if network.kind == "SRHN" or by_depth:
         text += f", depth {network.max_depth}"
@@ -50,8 +49,8 @@ def label(recipe: Recipe) -> str:
         text += ", short"
     if recipe.optimisation.early:
         text += f", {100 * recipe.optimisation.early:g}% stopped early"
-    if "-price-" in recipe.name or recipe.optimisation.price:
-        text += f", price {recipe.optimisation.price:.0e}".replace("e-0", "e-").replace("0e+00", "0")
+    if "-penalty-" in recipe.name or recipe.optimisation.depth_penalty:
+        text += f", penalty {recipe.optimisation.depth_penalty:g}"
     if network.kind == "EIREHN" and network.weight_update != "paper":
         text += f", {network.weight_update}"
     return text
@@ -60,9 +59,8 @@ def label(recipe: Recipe) -> str:
 def row(recipe: Recipe, result: dict[str, Any]) -> dict[str, Any]:
     """One line of a results file from what a run left."""
     network = recipe.network
-    values = [math.nan if value is None else value for value in result["values"]]
+    values = list(map(as_float, result["values"]))
     paper, paper_std = paper_result(recipe)
-    final = [math.nan if value is None else value for value in result["final_values"]]
     return {
         "recipe": recipe.name,
         "label": label(recipe),
@@ -76,11 +74,11 @@ def row(recipe: Recipe, result: dict[str, Any]) -> dict[str, Any]:
         "values": values,
         "mean": statistics.fmean(values),
         "std": spread(values),
-        "final_mean": statistics.fmean(final),
+        "final_mean": statistics.fmean(map(as_float, result["final_values"])),
         "paper": paper,
         "paper_std": paper_std,
         "seconds": result["seconds"],
-        "depth": statistics.fmean(math.nan if depth is None else depth for depth in result["depth"]),
+        "depth": statistics.fmean(map(as_float, result["depth"])),
         "best_epoch": result["best_epoch"],
         "stopped_seeds": list(stopped_seeds(recipe.seeds, result)),
         "commit": result.get("commit"),
@@ -117,7 +115,7 @@ def _paper_rows() -> dict[str, tuple[float, float | None]]:
 
 def depth_row(kind: str, depth: int) -> str:
     """The recipe of a row of Table 3."""
-    return f"ptb-{'ei-rehn' if kind == 'EIREHN' else 'rhn'}-1200-r{depth}"
+    return f"ptb-{NAMES.get(kind, kind).lower()}-1200-r{depth}"
 
 
 def paper_result(recipe: Recipe) -> tuple[float | None, float | None]:
@@ -128,7 +126,7 @@ def paper_result(recipe: Recipe) -> tuple[float | None, float | None]:
 
 
 def _same_row(one: Recipe, other: Recipe) -> bool:
-    """Whether they differ at most in what a report of a cut run tells: seeds, epochs, training sequences."""
+    """Whether they differ at most in what the notice of a cut run names: seeds, epochs, training sequences."""
 
     def whole(recipe: Recipe) -> Recipe:
         return replace(

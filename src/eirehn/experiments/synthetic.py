@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..data.synthetic import Synthetic, SyntheticData, bayes_floor
 from ..report.content import Example, TrueDepth
-from .trained import Trained, early_curve, histogram, largest_of_each, learning_curve, priced_family, savings
+from .trained import Trained, early_curve, histogram, largest_of_each, learning_curve, penalised_family, savings
 
 TASK = "Trained on the synthetic task."
 KEPT = ("early", "savings", "histograms", "true_depth")
@@ -35,7 +35,7 @@ def parts(runs: Sequence[Trained]) -> dict[str, Any]:
     """Of the report of these runs, as many as they allow."""
     alive = [run for run in runs if run.models]
     elastic = [run for run in alive if run.elastic]
-    family = priced_family(alive)
+    family = penalised_family(alive)
     capped = [run for run in alive if run.deep and run.recipe.network.kind != "SRHN"]
     fixed = [run for run in alive if run.recipe.network.kind == "SRHN"]
     return {

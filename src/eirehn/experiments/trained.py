@@ -59,8 +59,8 @@ class Trained:
         return self.recipe.network.kind in FIXED + ELASTIC
 
     @property
-    def price(self) -> float:
-        return self.recipe.optimisation.price
+    def penalty(self) -> float:
+        return self.recipe.optimisation.depth_penalty
 
     @property
     def test(self) -> Split:
@@ -72,20 +72,18 @@ def _split_for_test(data: Data) -> Split:
     return data.load().test
 
 
-def priced_family(runs: Sequence[Trained]) -> list[Trained]:
+def penalised_family(runs: Sequence[Trained]) -> list[Trained]:
     """Those of one elastic network that was trained with several depth penalties."""
-    priced = [run.recipe.network for run in runs if run.elastic and run.price]
-    return [run for run in runs if priced and run.recipe.network == priced[0]]
+    penalised = [run.recipe.network for run in runs if run.elastic and run.penalty]
+    return [run for run in runs if penalised and run.recipe.network == penalised[0]]
 
 
 def largest_of_each(runs: Sequence[Trained], size: Callable[[Trained], int]) -> list[Trained]:
-    """The largest run of each kind of network and number of layers, trained without a depth penalty."""
+    """The largest run of each kind of network and number of layers, without a depth penalty where there is one."""
     largest: dict[tuple[str, int], Trained] = {}
-    for run in runs:
-        form = run.recipe.network.kind, run.recipe.network.num_layers
-        if not run.price and (form not in largest or size(run) > size(largest[form])):
-            largest[form] = run
-    return list(largest.values())
+    for run in sorted(runs, key=lambda run: (run.penalty > 0, -size(run))):
+        largest.setdefault((run.recipe.network.kind, run.recipe.network.num_layers), run)
+    return [run for run in runs if run in largest.values()]
 
 
 def learning_curve(run: Trained) -> Curve:
@@ -100,6 +98,8 @@ def learning_curve(run: Trained) -> Curve:
             for name in ("train_loss", metric, "depth")
         }
         epochs = [int(line["epoch"]) for line in lines if int(line["seed"]) == recipe.seeds[0]]
+        if any(len(seed) != len(epochs) for seeds in columns.values() for seed in seeds):
+            raise ValueError("it does not have every seed of every epoch")
     except (OSError, KeyError, ValueError, IndexError, StopIteration) as error:
         raise RunError(f"{path} cannot be read: {error}") from error
     # Where nothing is held out, there is no metric and no depth of an epoch.
@@ -149,7 +149,7 @@ def savings(runs: Sequence[Trained], measure: Measure, *, rounds: int) -> list[S
             Saving(
                 label=run.label,
                 group="fixed" if fixed else "elastic",
-                price=None if fixed else run.price,
+                penalty=None if fixed else run.penalty,
                 depth=statistics.fmean(depths),
                 milliseconds=milliseconds,
                 mean=statistics.fmean(metric),

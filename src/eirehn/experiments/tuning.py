@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import math
+import statistics
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from ..data.dataset import Data
 from ..data.table import FileData
 from ..models import ELASTIC, FIXED, SHALLOW
 from ..report.tables import NAMES
-from ..training.config import Optimisation, Recipe
+from ..training.config import LanguageOptimisation, Optimisation, Recipe
 from ..training.run import RunFolder
 from ..training.trainer import TASKS, make_model
 
@@ -25,6 +26,8 @@ TOLERANCE = 0.03
 """A layer has at most this share of parameters more than asked for; the next larger one would have more."""
 AT_ONCE = 5
 """Trials of a layer between two looks at what the earlier ones found."""
+LOWEST, HIGHEST, BANDS = 0.1, 3.0, 3
+"""Learning rates tried, in those of the base recipe, and into how many equal parts of a log scale they fall."""
 
 Settings = dict[str, Any]
 
@@ -97,8 +100,11 @@ def with_layer(compared: Comparison, kind: str, settings: Settings) -> Recipe:
         start={name: value for name, value in network.start.items() if name == "weight_bound"},
     )
     ours = {name: value for name, value in settings.items() if name in Optimisation.__dataclass_fields__}
-    penalty = base.optimisation.price if kind in (*ELASTIC, "ACT") else 0.0
-    optimisation = replace(base.optimisation, price=penalty, **ours)
+    if kind not in (*ELASTIC, "ACT"):
+        ours["depth_penalty"] = 0.0
+    if isinstance(base.optimisation, LanguageOptimisation) and kind in SHALLOW:
+        ours["recurrent_rate"] = 1.0  # less is for weights that several inner steps share
+    optimisation = replace(base.optimisation, **ours)
     name = NAMES.get(kind, kind).lower()
     return sized(replace(base, name=name, network=network, optimisation=optimisation), compared.parameters)
 
@@ -109,7 +115,7 @@ def suggest(trial: optuna.Trial, kind: str, compared: Comparison) -> Settings:
     if compared.language:
         return {"learning_rate": trial.suggest_categorical("learning_rate", rates_around(rate))}
     found: Settings = {
-        "learning_rate": trial.suggest_float("learning_rate", rate / 10, 3 * rate, log=True),
+        "learning_rate": trial.suggest_float("learning_rate", LOWEST * rate, HIGHEST * rate, log=True),
         "weight_decay": trial.suggest_float("weight_decay", 1e-4, 0.3, log=True),
     }
     if kind not in SHALLOW:
@@ -125,43 +131,67 @@ class Search:
 
     def __init__(self, compared: Comparison, kind: str) -> None:
         self.compared, self.kind, self.asked = compared, kind, 0
+        self.full: list[tuple[Settings, Recipe]] = []
         rate = compared.base.optimisation.learning_rate
-        sampler: optuna.samplers.BaseSampler = optuna.samplers.TPESampler(seed=0, constant_liar=True)
-        if compared.language:
-            sampler = optuna.samplers.GridSampler({"learning_rate": rates_around(rate)}, seed=0)
-        lower = TASKS[compared.base.data.task].sign > 0
-        self.study = optuna.create_study(direction="minimize" if lower else "maximize", sampler=sampler)
+        sampler = optuna.samplers.TPESampler(seed=0, constant_liar=True)
+        self.sign = TASKS[compared.base.data.task].sign
+        self.study = optuna.create_study(direction="minimize" if self.sign > 0 else "maximize", sampler=sampler)
+        for each in rates_around(rate) if compared.language else ():
+            self.study.enqueue_trial({"learning_rate": each})
 
     def next(self, folder: Path) -> list[Recipe]:
         """Recipes of the next trials; call `tell` once they have been trained in `folder`."""
         self.waiting = []
         for _ in range(min(AT_ONCE, self.compared.trials - self.asked)):
             trial = self.study.ask()
-            settings = suggest(trial, self.kind, self.compared)
-            recipe = with_layer(self.compared, self.kind, settings)
-            recipe = replace(
-                recipe,
-                name=f"{recipe.name}-{trial.number:02}",
-                data=self.compared.tuning_data,
-                optimisation=replace(recipe.optimisation, epochs=self.compared.tuning_epochs),
-                seeds=recipe.seeds[:1],
-            )
+            recipe = self._recipe(suggest(trial, self.kind, self.compared), f"{trial.number:02}")
+            optimisation = replace(recipe.optimisation, epochs=self.compared.tuning_epochs)
+            recipe = replace(recipe, optimisation=optimisation, seeds=recipe.seeds[:1])
             self.waiting.append((trial, folder / recipe.name, recipe))
             self.asked += 1
         return [recipe for _, _, recipe in self.waiting]
 
     def tell(self) -> None:
         for trial, folder, _ in self.waiting:
-            value = last_validation(folder)
+            value = last_validation(folder)[0]
             if math.isfinite(value):
                 self.study.tell(trial, value)
             else:
                 self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
 
-    def best(self) -> Settings:
-        if not any(math.isfinite(trial["value"]) for trial in self.trials()):
+    def finalists(self) -> list[Recipe]:
+        """The best trial of each band of learning rates, to be trained at full length with three seeds: what learns
+        fastest in a short training may fail in a long one. Not of a language model, which takes hours."""
+        ended = [trial for trial in self.study.trials if trial.value is not None]
+        if not ended:
             raise ValueError(f"no trial of {self.kind} gave a finite result: try a lower learning rate")
-        return dict(self.study.best_params)
+        best: dict[int, optuna.trial.FrozenTrial] = {}
+        for trial in sorted(ended, key=lambda trial: self.sign * (trial.value or 0.0)):
+            rate = trial.params["learning_rate"] / self.compared.base.optimisation.learning_rate
+            band = math.floor(BANDS * math.log(rate / LOWEST) / math.log(HIGHEST / LOWEST))
+            best.setdefault(min(band, BANDS - 1), trial)
+        for _, trial in [] if self.compared.language else sorted(best.items()):
+            recipe = self._recipe(trial.params, f"{trial.number:02}-full")
+            self.full.append((dict(trial.params), replace(recipe, seeds=recipe.seeds[:3])))
+        return [recipe for _, recipe in self.full]
+
+    def choose(self, folder: Path) -> Settings:
+        """The settings with the best mean over the seeds, once the `finalists` have been trained in `folder`."""
+        if not self.full:
+            return dict(self.study.best_params)
+        means = [statistics.fmean(values) for _, values in self.finals(folder)]
+        finite = [(self.sign * mean, number) for number, mean in enumerate(means) if math.isfinite(mean)]
+        if not finite:
+            raise ValueError(f"{self.kind} diverged at every learning rate: try a lower one")
+        return self.full[min(finite)[1]][0]
+
+    def finals(self, folder: Path) -> list[tuple[Settings, list[float]]]:
+        """Settings of the `finalists`, and the metric of each seed."""
+        return [(settings, last_validation(folder / recipe.name)) for settings, recipe in self.full]
+
+    def _recipe(self, settings: Settings, suffix: str) -> Recipe:
+        recipe = with_layer(self.compared, self.kind, settings)
+        return replace(recipe, name=f"{recipe.name}-{suffix}", data=self.compared.tuning_data)
 
     def trials(self) -> list[dict[str, Any]]:
         return [
@@ -174,11 +204,11 @@ def rates_around(rate: float) -> list[float]:
     return [rate / 2, rate, 2 * rate]
 
 
-def last_validation(folder: Path) -> float:
-    """The metric of the first seed on validation data after the last epoch."""
+def last_validation(folder: Path) -> list[float]:
+    """The metric of each seed on validation data after the last epoch."""
     run = RunFolder(folder)
     result = run.read_result()
     assert result is not None
     with open(run.metrics, encoding="utf-8", newline="") as file:
-        *_, last = csv.DictReader(file)
-    return float(last[result["metric"]])
+        values = [float(line[result["metric"]]) for line in csv.DictReader(file)]
+    return values[-len(result["values"]) :]

@@ -17,7 +17,7 @@ MAX_DEPTH = 2
 START = {"gate_bias": -2.0, "alpha": 0.05}
 FLAT = {"gate_bias": 0.0, "alpha": 0.05}
 """What our best recipe was searched and trained from."""
-PRICES = (0.0, 0.03, 0.1, 0.3)
+PENALTIES = (0.0, 0.1, 0.3, 1.0)
 
 
 def table2() -> list[Recipe]:
@@ -62,23 +62,23 @@ def best() -> Recipe:
     return Recipe("har-best", network, HarData(held_out=0, frame=4, tilt=10.0, gain=0.1), optimisation)
 
 
-def priced() -> list[Recipe]:
-    """What depth is spent on, once it has a price: one direction and deeper than our best, else trained like it."""
+def penalised() -> list[Recipe]:
+    """What depth is spent on under a penalty: one direction and deeper than our best, else trained like it."""
     own = best()
     network = SequenceNetwork("EIREHN", 64, max_depth=4, weight_update="paper", pooling="mean", start=START)
     return [
         replace(
             own,
-            name=f"har-ei-rehn-64-price-{price:g}",
+            name=f"har-ei-rehn-64-penalty-{penalty:g}",
             network=network,
-            optimisation=replace(own.optimisation, learning_rate=0.005, price=price),
+            optimisation=replace(own.optimisation, learning_rate=0.005, depth_penalty=penalty),
         )
-        for price in PRICES
+        for penalty in PENALTIES
     ]
 
 
 def recipes() -> list[Recipe]:
-    return [*table2(), *variants(), best(), *priced()]
+    return [*table2(), *variants(), best(), *penalised()]
 
 
 def elastic(size: int) -> SequenceNetwork:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..data.table import FileData
 from ..models import SequenceNetwork
-from ..training.config import ClassifierOptimisation, Optimisation, Recipe
+from ..training.config import DEPTH_PENALTIES, ClassifierOptimisation, Optimisation, Recipe
 
 NETWORK = SequenceNetwork("EIREHN", 32, max_depth=5, pooling="mean")
 SETTINGS: dict[str, Any] = {
@@ -26,12 +26,14 @@ SEEDS = (0, 1, 2)
 def classify() -> Recipe:
     """A class for each sequence."""
     network = replace(NETWORK, hidden_dropout=0.2)
-    return Recipe("classify", network, FileData(), ClassifierOptimisation(**SETTINGS), SEEDS)
+    optimisation = ClassifierOptimisation(**SETTINGS, depth_penalty=DEPTH_PENALTIES["classification"])
+    return Recipe("classify", network, FileData(), optimisation, SEEDS)
 
 
 def regress() -> Recipe:
     """A number for each sequence."""
-    return Recipe("regress", NETWORK, FileData(task="regression"), Optimisation(**SETTINGS), SEEDS)
+    optimisation = Optimisation(**SETTINGS, depth_penalty=DEPTH_PENALTIES["regression"])
+    return Recipe("regress", NETWORK, FileData(task="regression"), optimisation, SEEDS)
 
 
 def recipes() -> list[Recipe]:

@@ -12,7 +12,7 @@ PAPER = Optimisation(epochs=100, batch_size=20, optimizer="adam", learning_rate=
 SIZES = {"RNN": (20, 30, 40), "LSTM": (10, 15, 20), "RHN": (10, 15, 20), "EIREHN": (10, 15, 20)}
 DEPTHS = {"RHN": 5, "SREHN": 5, "EIREHN": 5, "ACT": 6}
 """The published parameter counts say 5 for RHN; the others are at most, chosen on validation data."""
-PRICES = (0.0, 3e-5, 1e-4, 3e-4, 1e-3)
+PENALTIES = (0.0, 0.01, 0.03, 0.1, 0.3)
 WEIGHT_UPDATES = ("paper", "recursive", "additive", "scaling", "outer", "none")
 NAMES = {"EIREHN": "ei-rehn"}
 
@@ -42,18 +42,18 @@ def adaptive_computation_time() -> Recipe:
     return network("ACT", 20)
 
 
-def priced() -> list[Recipe]:
+def penalised() -> list[Recipe]:
     """EI-REHN-20 from gates that fall slowly, which keeps more of its depth open, with a depth penalty from none to
     large."""
     start = {"alpha": 0.05, "gate_bias": 0.0}
     elastic = SequenceNetwork("EIREHN", 20, max_depth=6, weight_update="paper", start=start)
     return [
         Recipe(
-            name=f"synthetic-ei-rehn-20-price-{price:.0e}" if price else "synthetic-ei-rehn-20-price-0",
+            name=f"synthetic-ei-rehn-20-penalty-{penalty:g}",
             network=elastic,
-            optimisation=replace(PAPER, price=price),
+            optimisation=replace(PAPER, depth_penalty=penalty),
         )
-        for price in PRICES
+        for penalty in PENALTIES
     ]
 
 
@@ -99,7 +99,7 @@ def compared() -> Recipe:
 
 
 def recipes() -> list[Recipe]:
-    return [*table1(), *ablation(), adaptive_computation_time(), best(), *priced(), *weight_updates()]
+    return [*table1(), *ablation(), adaptive_computation_time(), best(), *penalised(), *weight_updates()]
 
 
 def network(kind: str, size: int) -> Recipe:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any
@@ -15,7 +14,7 @@ from matplotlib.ticker import MaxNLocator
 
 from .content import ClassDepth, Confusion, Window
 from .figures import COLOURS, LARGE, SPENT, Floats, Panel, array, canvas, from_to, shade
-from .palette import FLOOR, GRID, INK, MUTED, PAPER, Palette, tint
+from .palette import FLOOR, GRID, INK, MUTED, PAPER, style_of, tint
 from .tables import MISSING
 
 NUMBERED = 12
@@ -34,10 +33,10 @@ Group = tuple[str, list[tuple[str, int]]]
 """A heading, and of each signal under it the name and the column."""
 
 
-def confusion_panels(confusions: Sequence[Confusion], palette: Palette) -> list[Panel]:
+def confusion_panels(confusions: Sequence[Confusion]) -> list[Panel]:
     """Mistakes are tinted on a scale of their own, the same in all: on that of the correct none would be seen."""
     worst = worst_mistake(confusions)
-    return [_confusion(each, worst, palette) for each in confusions]
+    return [_confusion(each, worst) for each in confusions]
 
 
 def worst_mistake(confusions: Sequence[Confusion]) -> float:
@@ -76,12 +75,12 @@ def mistake_tints() -> list[str]:
     return [tint(WRONG, strength(step / 6)) for step in range(7)]
 
 
-def _confusion(confusion: Confusion, worst: float, palette: Palette) -> Panel:
+def _confusion(confusion: Confusion, worst: float) -> Panel:
     number = len(confusion.classes)
     figure, (ax,) = canvas((LARGE[0], min(0.95 + 0.43 * number, LARGE[0])), font=8.0)
     for (true, predicted), share in np.ndenumerate(confusion.shares):
         right = true == predicted
-        colour, tint = (palette[confusion.label].colour, share) if right else (WRONG, share / worst)
+        colour, tint = (style_of(confusion.label).colour, share) if right else (WRONG, share / worst)
         colour, alpha = (colour, strength(float(tint))) if share > 0 else (GRID, 0.5)
         cell = Rectangle((predicted - 0.47, true - 0.47), 0.94, 0.94, facecolor=colour, alpha=alpha, linewidth=0)
         ax.add_patch(cell)
@@ -143,7 +142,7 @@ def class_range(part: ClassDepth) -> str:
     return f"{part.label} spends {from_to(known)}."
 
 
-def class_depth_panels(parts: Sequence[ClassDepth], palette: Palette) -> list[Panel]:
+def class_depth_panels(parts: Sequence[ClassDepth]) -> list[Panel]:
     """Accuracy of each class against the depth spent on it, all on one scale."""
     accuracy = np.concatenate([_reach(part.accuracy, part.accuracy_std) for part in parts])
     low = max(100 * float(np.nanmin(accuracy, initial=1.0)), 0.0)
@@ -153,7 +152,7 @@ def class_depth_panels(parts: Sequence[ClassDepth], palette: Palette) -> list[Pa
     centre = (least + most) / 2 if least <= most else 0.0
     margin = 0.12 * (100 - low) or 1.0
     limits = (max(centre - half, 0.0), centre + half), (low - margin, 100 + margin)
-    return [_class_depth(part, limits, palette) for part in parts]
+    return [_class_depth(part, limits) for part in parts]
 
 
 def _spread(mean: Floats, std: Sequence[float] | None) -> Floats:
@@ -167,10 +166,10 @@ def _reach(values: Sequence[float], std: Sequence[float] | None) -> Floats:
     return np.concatenate([mean - spread, mean, mean + spread])
 
 
-def _class_depth(part: ClassDepth, limits: tuple[Limits, Limits], palette: Palette) -> Panel:
+def _class_depth(part: ClassDepth, limits: tuple[Limits, Limits]) -> Panel:
     """The key of the figure names the classes by their markers."""
     figure, (ax,) = canvas(LARGE)
-    colour = palette[part.label].colour
+    colour = style_of(part.label).colour
     depth, accuracy = array(part.depth), 100 * array(part.accuracy)
     dx, dy = _spread(depth, part.depth_std), 100 * _spread(accuracy, part.accuracy_std)
     words = []
@@ -190,14 +189,14 @@ def _class_depth(part: ClassDepth, limits: tuple[Limits, Limits], palette: Palet
 
 
 def signal_groups(names: Sequence[str]) -> list[Group]:
-    """Signals that belong together, as `body_acc_x`, `body_acc_y`, …: those that differ in the last word alone."""
-    parts = [re.match(r"(.+)[ _.]([^ _.]+)$", name) for name in names]
-    found: list[Group] = []
-    if all(parts):
-        split = [(part[1], part[2], column) for column, part in enumerate(parts) if part]
-        for heading, members in groupby(split, key=lambda each: each[0]):
-            found.append((heading.replace("_", " "), [(last, column) for _, last, column in members]))
-    if not found or not all(1 < len(members) <= len(COLOURS) for _, members in found):
+    """Signals that belong together, as `body acceleration x`, `… y` and `… z`: those that differ in the last word
+    alone. Else they stand in threes."""
+    words = [(*name.rpartition(" ")[::2], column) for column, name in enumerate(names)]
+    found = [
+        (heading, [(last, column) for _, last, column in members])
+        for heading, members in groupby(words, key=lambda each: each[0])
+    ]
+    if not all(heading and 1 < len(members) <= len(COLOURS) for heading, members in found):
         columns = [range(start, min(start + 3, len(names))) for start in range(0, len(names), 3)]
         found = [(", ".join(names[c] for c in each), [(names[c], c) for c in each]) for each in columns]
     return found

@@ -1,4 +1,4 @@
-"""What a report is made of: plain data. What cannot be drawn is refused where it is put together."""
+"""What a report is made of: plain data, from which it is drawn."""
 
 from __future__ import annotations
 
@@ -10,34 +10,9 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from .tables import results_table
+from .tables import Metric, metric_of
 
 Floats = npt.NDArray[np.float64]
-
-
-def _check_length(name: str, values: Sequence[Any] | None, expected: int, of: str) -> None:
-    if values is not None and len(values) != expected:
-        raise ValueError(f"{name} must have one value for each of the {expected} {of}, got {len(values)}")
-
-
-def _check_lengths(part: object, names: str, expected: int, of: str) -> None:
-    """Of the attributes `names`, separated by spaces; None is one that is not given."""
-    kind = type(part).__name__
-    if expected == 0:
-        raise ValueError(f"{kind} needs at least one of its {of}, got none")
-    for name in names.split():
-        _check_length(f"{kind}.{name}", getattr(part, name), expected, of)
-
-
-def _check_rows(name: str, rows: Sequence[Sequence[Any]], expected: int, of: str) -> None:
-    for index, row in enumerate(rows):
-        _check_length(f"{name}[{index}]", row, expected, of)
-
-
-def _check_finite(name: str, values: Sequence[float]) -> None:
-    for value in values:
-        if not 0 <= value < math.inf:
-            raise ValueError(f"{name} must be finite and at least zero, got {value!r}")
 
 
 @dataclass(frozen=True)
@@ -57,20 +32,15 @@ class Curve:
     seconds: Sequence[float] | None = None
     """Of training until the end of each epoch, all seeds together."""
 
-    def __post_init__(self) -> None:
-        _check_lengths(self, "seconds", len(self.epochs), "epochs")
-        for name in ("train", "validation", "depth", "loss"):
-            seeds = getattr(self, name)
-            if seeds is not None and len(seeds) == 0:
-                raise ValueError(f"Curve.{name} needs at least one seed, got none")
-            _check_rows(f"Curve.{name}", () if seeds is None else seeds, len(self.epochs), "epochs")
-        if len(self.seeds) == 0:
-            raise ValueError("Curve needs one of train, validation and loss, got none")
-
     @property
     def seeds(self) -> Sequence[Sequence[float]]:
         """The values that say how far each seed came, [seed][epoch]."""
         return next((part for part in (self.validation, self.train, self.loss) if part is not None), ())
+
+    @property
+    def diverged(self) -> int:
+        """How many seeds."""
+        return sum(not np.isfinite(np.array(seed, np.float64)).all() for seed in self.seeds)
 
 
 @dataclass(frozen=True)
@@ -82,10 +52,6 @@ class DepthHistogram:
     layers: int = 1
     """Each of several counts by itself."""
 
-    def __post_init__(self) -> None:
-        if sum(self.counts) <= 0:
-            raise ValueError("DepthHistogram.counts must count at least one time step, got none")
-
 
 @dataclass(frozen=True)
 class Example:
@@ -94,12 +60,8 @@ class Example:
 
     x: Sequence[Sequence[float]]
     spent: Sequence[int]
-    taken: Sequence[int] | None = None
-    error: Sequence[float] | None = None
-
-    def __post_init__(self) -> None:
-        _check_lengths(self, "spent taken error", len(self.x), "time steps")
-        _check_rows("Example.x", self.x, 2, "coordinates")
+    taken: Sequence[int]
+    error: Sequence[float]
 
 
 @dataclass(frozen=True)
@@ -108,20 +70,13 @@ class Saving:
 
     label: str
     group: Literal["elastic", "fixed"]
-    price: float | None
+    penalty: float | None
     """The depth penalty it was trained with; None where depth is fixed."""
     depth: float
     """Mean inner steps a time step."""
     milliseconds: float
     mean: float
     std: float | None = None
-
-    def __post_init__(self) -> None:
-        if self.group not in ("elastic", "fixed"):
-            raise ValueError(f'Saving.group must be "elastic" or "fixed", got {self.group!r}')
-        _check_finite("Saving.price", [self.price or 0.0])
-        _check_finite("Saving.depth", [self.depth])
-        _check_finite("Saving.milliseconds", [self.milliseconds])
 
 
 @dataclass(frozen=True)
@@ -132,9 +87,6 @@ class EarlyCurve:
     caps: Sequence[int]
     mean: Sequence[float]
     std: Sequence[float] | None = None
-
-    def __post_init__(self) -> None:
-        _check_lengths(self, "mean std", len(self.caps), "caps")
 
 
 @dataclass(frozen=True)
@@ -147,9 +99,6 @@ class TrueDepth:
     spent_std: Sequence[float]
     count: Sequence[int]
 
-    def __post_init__(self) -> None:
-        _check_lengths(self, "spent_mean spent_std count", len(self.taken), "depths taken")
-
 
 @dataclass(frozen=True)
 class Confusion:
@@ -158,14 +107,6 @@ class Confusion:
     label: str
     classes: Sequence[str]
     counts: Sequence[Sequence[Sequence[int]]]
-
-    def __post_init__(self) -> None:
-        if len(self.counts) == 0:
-            raise ValueError("Confusion.counts needs at least one seed, got none")
-        _check_lengths(self, "", len(self.classes), "classes")
-        _check_rows("Confusion.counts", self.counts, len(self.classes), "classes")
-        for seed, matrix in enumerate(self.counts):
-            _check_rows(f"Confusion.counts[{seed}]", matrix, len(self.classes), "classes")
 
     @property
     def summed(self) -> npt.NDArray[np.int64]:
@@ -204,9 +145,6 @@ class ClassDepth:
     depth_std: Sequence[float] | None = None
     layers: int = 1
 
-    def __post_init__(self) -> None:
-        _check_lengths(self, "accuracy depth count accuracy_std depth_std", len(self.classes), "classes")
-
 
 @dataclass(frozen=True)
 class Window:
@@ -224,13 +162,6 @@ class Window:
     layers: int = 1
     frame: int = 1
     """Time steps that the model reads at once, on which it spends the same depth."""
-
-    def __post_init__(self) -> None:
-        _check_lengths(self, "depth", len(self.signals), "time steps")
-        _check_lengths(self, "", len(self.names), "signals")
-        _check_rows("Window.signals", self.signals, len(self.names), "signals")
-        _check_finite("Window.depth", self.depth)
-        _check_finite("Window.probability", [self.probability])
 
     @property
     def right(self) -> bool:
@@ -255,13 +186,6 @@ class WordGroups:
     """Each of several counts by itself."""
     effective: Sequence[float] | None = None
     """How far elastic gates were open for each group, summed over inner steps, mean over units and words."""
-
-    def __post_init__(self) -> None:
-        _check_lengths(self, "ticks counts perplexity next_perplexity effective", len(self.names), "groups")
-        _check_rows("WordGroups.counts", self.counts, len(self.counts[0]), "depths")
-        for group, numbers in enumerate(self.counts):
-            if sum(numbers) <= 0:
-                raise ValueError(f"WordGroups.counts[{group}] must count at least one word, got none")
 
     @property
     def shares(self) -> Floats:
@@ -305,11 +229,6 @@ class Passage:
     taken: float | None = None
     """Where every token took so many inner steps, and `depth` is how far gates were open, summed over them."""
 
-    def __post_init__(self) -> None:
-        _check_lengths(self, "depth chance", len(self.tokens), "tokens")
-        _check_finite("Passage.depth", self.depth)
-        _check_finite("Passage.chance", [chance for chance in self.chance if chance is not None])
-
 
 @dataclass(frozen=True)
 class TableRow:
@@ -327,11 +246,7 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything the page shows. A section whose data is not given is left out.
-
-    Stored values are multiplied by `scale` for display, and `metric_unit` says so beside them: `metric_of(results)`
-    gives the four of them together.
-    """
+    """Everything the page shows. A section whose data is not given is left out."""
 
     title: str
     summary: str
@@ -362,12 +277,7 @@ class Report:
     loss_name: str = "training loss"
     """What `Curve.loss` is."""
     figure1: bool = True
-    metric_name: str = "test MSE"
-    metric_unit: str = "×10⁻³"
-    lower_is_better: bool = True
-    scale: float = 1e3
 
-    def __post_init__(self) -> None:
-        if not 0 < self.scale < math.inf:
-            raise ValueError(f"Report.scale must be finite and greater than zero, got {self.scale!r}")
-        results_table(self.results, lower_is_better=self.lower_is_better)
+    @property
+    def metric(self) -> Metric:
+        return metric_of(self.results)

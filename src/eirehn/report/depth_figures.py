@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from .content import DepthHistogram, EarlyCurve, Example, Passage, Report, Saving, TrueDepth, WordGroups
+from .content import DepthHistogram, EarlyCurve, Example, Passage, Saving, TrueDepth, WordGroups
 from .figures import (
     DASHED,
     DASHES,
-    DOTTED,
     FEW,
     LARGE,
     SMALL,
@@ -25,6 +24,7 @@ from .figures import (
     array,
     axis_label,
     canvas,
+    draw_floor,
     from_to,
     positive,
     readable_on,
@@ -32,15 +32,15 @@ from .figures import (
     shade,
     whole_x,
 )
-from .palette import FLOOR, INK, LINE, MUTED, PAPER, Palette, tint
-from .tables import as_float, measured
+from .palette import INK, LINE, MUTED, PAPER, style_of, tint
+from .tables import Metric, as_float, measured
 
 NUMBERED = 26
 """Time steps up to which the number fits into its cell."""
 OPEN, FIXED = (0, (1, 1)), (0, (1.5, 2))
 SAME = 0.05
 """Inner steps that a reader would not see as different."""
-_FAMILY = re.compile(r"[\s,(]+(?=(?:price|penalty|depth)\b)", re.IGNORECASE)
+_FAMILY = re.compile(r"[\s,(]+(?=(?:penalty|depth)\b)", re.IGNORECASE)
 _POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
@@ -57,17 +57,17 @@ def spent_in_words(histogram: DepthHistogram) -> str:
     )
 
 
-def histogram_panels(histograms: Sequence[DepthHistogram], palette: Palette) -> list[Panel]:
+def histogram_panels(histograms: Sequence[DepthHistogram]) -> list[Panel]:
     deepest = max(len(histogram.counts) for histogram in histograms) - 1
-    return [_histogram(histogram, deepest, palette) for histogram in histograms]
+    return [_histogram(histogram, deepest) for histogram in histograms]
 
 
-def _histogram(histogram: DepthHistogram, deepest: int, palette: Palette) -> Panel:
+def _histogram(histogram: DepthHistogram, deepest: int) -> Panel:
     figure, (ax,) = canvas(SMALL)
     counts = array(histogram.counts)
     shares = 100 * counts / counts.sum()
     taken = [(depth, float(share)) for depth, share in enumerate(shares) if share > 0]
-    ax.bar(range(len(shares)), shares, width=0.78, color=palette[histogram.label].colour)
+    ax.bar(range(len(shares)), shares, width=0.78, color=style_of(histogram.label).colour)
     for depth, share in taken if deepest <= 12 else ():
         text = f"{share:.0f}" if share >= 1 else "<1"
         ax.text(depth, share + 1.5, text, ha="center", va="bottom", fontsize=7.5, color=MUTED)
@@ -82,12 +82,12 @@ def _histogram(histogram: DepthHistogram, deepest: int, palette: Palette) -> Pan
     return Panel(f"{histogram.label}: mean {mean:.2f}", figure, alt)
 
 
-def true_depth_panel(lines: Sequence[TrueDepth], palette: Palette) -> Panel:
+def true_depth_panel(lines: Sequence[TrueDepth]) -> Panel:
     """Depth spent against that of the generator."""
     figure, (ax,) = canvas(LARGE)
     words, top = [], 1.0
     for index, line in enumerate(lines):
-        colour, marker = palette[line.label]
+        colour, marker = style_of(line.label)
         taken, mean, std, count = map(array, (line.taken, line.spent_mean, line.spent_std, line.count))
         ax.fill_between(taken, mean - std, mean + std, color=colour, alpha=0.15, linewidth=0)
         ax.plot(taken, mean, color=colour, linewidth=1.7, linestyle=DASHES[index % len(DASHES)])
@@ -115,36 +115,35 @@ def rise(line: TrueDepth) -> str:
     return f"{line.label}: {first:.1f} inner steps where the generator took {low}, {last:.1f} where it took {high}."
 
 
-def early_panel(curves: Sequence[EarlyCurve], floor: float, report: Report, palette: Palette) -> Panel:
+def early_panel(curves: Sequence[EarlyCurve], floor: float, metric: Metric) -> Panel:
     """The metric when depth is capped at inference."""
     figure, (ax,) = canvas(LARGE)
     words = []
     for index, curve in enumerate(curves):
-        colour, marker = palette[curve.label]
-        caps, mean = array(curve.caps), array(curve.mean) * report.scale
+        colour, marker = style_of(curve.label)
+        caps, mean = array(curve.caps), array(curve.mean) * metric.scale
         if curve.std is not None:
-            std = np.nan_to_num(array(curve.std)) * report.scale
+            std = np.nan_to_num(array(curve.std)) * metric.scale
             # On a log scale a band that reaches below zero has no lower edge to draw.
-            low = np.maximum(mean - std, 0.2 * mean) if report.lower_is_better else mean - std
+            low = np.maximum(mean - std, 0.2 * mean) if metric.lower_is_better else mean - std
             ax.fill_between(caps, low, mean + std, color=colour, alpha=0.16, linewidth=0)
         ax.plot(caps, mean, color=colour, linewidth=1.8, linestyle=DASHES[index % len(DASHES)])
         ax.plot(caps, mean, marker, color=colour, markersize=5)
         ends = [f"{measured(mean[end])} with at most {curve.caps[end]}" for end in (0, -1)]
         words.append(f"{curve.label}: {', '.join(ends)}")
-    if math.isfinite(floor):
-        ax.axhline(floor * report.scale, color=FLOOR, linewidth=1.0, linestyle=DOTTED)
-    values = positive(value * report.scale for curve in curves for value in array(curve.mean))
-    if values and report.lower_is_better and max(values) > 4 * min(values):
-        least = min([*values, *positive([floor * report.scale])])
+    draw_floor(ax, floor * metric.scale)
+    values = positive(value * metric.scale for curve in curves for value in array(curve.mean))
+    if values and metric.lower_is_better and max(values) > 4 * min(values):
+        least = min([*values, *positive([floor * metric.scale])])
         scale_y(ax, 0.85 * least, 1.25 * max(values), log=True)
-    if report.metric_unit == "%":
+    if metric.metric_unit == "%":
         ax.set_ylim(max(ax.get_ylim()[0], 0.0), min(ax.get_ylim()[1], 100.0))
-    ax.set(xlabel="inner steps allowed at most", ylabel=axis_label(report.metric_name, report.metric_unit))
+    ax.set(xlabel="inner steps allowed at most", ylabel=axis_label(metric.metric_name, metric.metric_unit))
     whole_x(ax)
-    return Panel("", figure, f"{report.metric_name} against the cap on depth. {'; '.join(words)}.")
+    return Panel("", figure, f"{metric.metric_name} against the cap on depth. {'; '.join(words)}.")
 
 
-def savings_panels(savings: Sequence[Saving], floor: float, report: Report, palette: Palette) -> list[Panel]:
+def savings_panels(savings: Sequence[Saving], floor: float, metric: Metric) -> list[Panel]:
     """The metric against what it costs, in inner steps and in time."""
     drawn = [saving for saving in savings if math.isfinite(as_float(saving.mean))]
 
@@ -152,14 +151,13 @@ def savings_panels(savings: Sequence[Saving], floor: float, report: Report, pale
         figure, (ax,) = canvas(LARGE)
         for group in dict.fromkeys(map(family, drawn)):
             members = sorted((saving for saving in drawn if family(saving) == group), key=cost)
-            _draw_family(ax, members, cost, report, palette)
-        if math.isfinite(floor):
-            ax.axhline(floor * report.scale, color=FLOOR, linewidth=1.0, linestyle=DOTTED)
+            _draw_family(ax, members, cost, metric)
+        draw_floor(ax, floor * metric.scale)
         ax.margins(x=0.1, y=0.14)
-        ax.set(xlabel=xlabel, ylabel=axis_label(report.metric_name, report.metric_unit))
+        ax.set(xlabel=xlabel, ylabel=axis_label(metric.metric_name, metric.metric_unit))
         ax.set_xlim(left=0)
-        words = "; ".join(f"{s.label}: {measured(float(s.mean) * report.scale)} at {cost(s):.3g}" for s in drawn)
-        return Panel(title, figure, f"{report.metric_name} against {xlabel}. {words}.")
+        words = "; ".join(f"{s.label}: {measured(float(s.mean) * metric.scale)} at {cost(s):.3g}" for s in drawn)
+        return Panel(title, figure, f"{metric.metric_name} against {xlabel}. {words}.")
 
     return [
         panel("Against inner steps", lambda saving: float(saving.depth), "mean inner steps a time step"),
@@ -167,19 +165,17 @@ def savings_panels(savings: Sequence[Saving], floor: float, report: Report, pale
     ]
 
 
-def _draw_family(
-    ax: Axes, members: Sequence[Saving], cost: Callable[[Saving], float], report: Report, palette: Palette
-) -> None:
+def _draw_family(ax: Axes, members: Sequence[Saving], cost: Callable[[Saving], float], metric: Metric) -> None:
     elastic = members[0].group == "elastic"
-    colour, marker = palette[members[0].label]
+    colour, marker = style_of(members[0].label)
     x = array(cost(saving) for saving in members)
-    y, std = (array(getattr(saving, name) for saving in members) * report.scale for name in ("mean", "std"))
+    y, std = (array(getattr(saving, name) for saving in members) * metric.scale for name in ("mean", "std"))
     ax.errorbar(x, y, np.nan_to_num(std, posinf=0.0), fmt="none", ecolor=colour, elinewidth=0.9, alpha=0.6)
     dash, width, face = ("solid", 1.8, colour) if elastic else (FIXED, 1.1, PAPER)
     ax.plot(x, y, color=colour, linestyle=dash, linewidth=width, zorder=3)
     ax.plot(x, y, marker, color=colour, markerfacecolor=face, markersize=6, markeredgewidth=1.4, zorder=4)
     # What is elastic is labelled on its better side, what is fixed on the other: the lines seldom cross.
-    down = elastic == report.lower_is_better
+    down = elastic == metric.lower_is_better
     left = elastic or down  # where the line, which gets better with cost, does not run
     place: dict[str, Any] = {"xytext": (-4 if left else 4, -5 if down else 5), "ha": "right" if left else "left"}
     place["va"] = "top" if down else "bottom"
@@ -201,8 +197,8 @@ def families(savings: Sequence[Saving]) -> list[tuple[str, Saving]]:
 
 def beside(saving: Saving) -> str:
     """What stands at a point: the depth penalty, or what its label says beyond its family, as its depth."""
-    if saving.price is not None:
-        return penalty_text(saving.price) if saving.price else "no penalty"
+    if saving.penalty is not None:
+        return penalty_text(saving.penalty) if saving.penalty else "no penalty"
     return saving.label.removeprefix(family(saving)[1]).strip(" ,()").removeprefix("depth ") or saving.label
 
 
@@ -216,46 +212,39 @@ def penalty_text(penalty: float) -> str:
 
 def deepest_of(examples: Sequence[Example]) -> tuple[int, int]:
     """The deepest the model went, and the generator."""
-    spent = max(max(example.spent) for example in examples)
-    taken = max((max(example.taken) for example in examples if example.taken is not None), default=0)
-    return int(spent), int(taken)
+    return max(max(example.spent) for example in examples), max(max(example.taken) for example in examples)
 
 
 def example_panels(examples: Sequence[Example], scale: float) -> list[Panel]:
     """Test sequences, with what the model and the generator spent on each step."""
     deepest = deepest_of(examples)
-    errors = [float(np.nanmax(array(e.error), initial=0.0)) for e in examples if e.error is not None]
-    top = max(errors, default=0.0) * scale
+    top = max(float(np.nanmax(array(example.error), initial=0.0)) for example in examples) * scale
     return [_example(index, example, deepest, top, scale) for index, example in enumerate(examples, 1)]
 
 
 def _example(index: int, example: Example, deepest: tuple[int, int], top: float, scale: float) -> Panel:
-    rows = [3.2, 0.55] + [0.55] * (example.taken is not None) + [0.9] * (example.error is not None)
+    rows = (3.2, 0.55, 0.55, 0.9)
     figure, axes = canvas((4.6, 0.45 + 0.48 * sum(rows)), rows, 8.5)
+    curve, model, generator, error = axes
     points, steps = np.array(example.x, np.float64), array(range(1, len(example.x) + 1))  # (T, 2), (T,)
     colours = [shade(SPENT, depth, deepest[0]) for depth in example.spent]
-    _draw_points(axes[0], points, steps, colours)
-    _draw_cells(axes[1], steps, example.spent, colours, "model")
-    if example.taken is not None:
-        greys = [shade(TAKEN, depth, deepest[1]) for depth in example.taken]
-        _draw_cells(axes[2], steps, example.taken, greys, "generator")
-    if example.error is not None:
-        axes[-1].bar(steps, array(example.error) * scale, width=0.8, color=MUTED)
-        axes[-1].set_ylabel("error", rotation=0, ha="right", va="center")
-        axes[-1].set_ylim(0, top * 1.05 or 1.0)
-        axes[-1].set_yticks([0, top] if top else [0], ["0", f"{top:.2g}"] if top else ["0"])
-        axes[-1].grid(False, axis="x")
+    _draw_points(curve, points, steps, colours)
+    _draw_cells(model, steps, example.spent, colours, "model")
+    _draw_cells(generator, steps, example.taken, [shade(TAKEN, d, deepest[1]) for d in example.taken], "generator")
+    error.bar(steps, array(example.error) * scale, width=0.8, color=MUTED)
+    error.set_ylabel("error", rotation=0, ha="right", va="center")
+    error.set_ylim(0, top * 1.05 or 1.0)
+    error.set_yticks([0, top] if top else [0], ["0", f"{top:.2g}"] if top else ["0"])
+    error.grid(False, axis="x")
     for ax in axes:
         ax.set_xlim(0.4, len(steps) + 0.6)
     for ax in axes[:-1]:
         ax.tick_params(bottom=False, labelbottom=False)
-    axes[-1].set_xticks([step for step in steps if step == 1 or step % (5 if len(steps) <= 40 else 20) == 0])
-    axes[-1].set_xlabel("time step")
-    spent = ", ".join(map(str, example.spent))
+    error.set_xticks([step for step in steps if step == 1 or step % (5 if len(steps) <= 40 else 20) == 0])
+    error.set_xlabel("time step")
+    spent, taken = (", ".join(map(str, each)) for each in (example.spent, example.taken))
     words = f"Example sequence {index} over {len(steps)} time steps. Inner steps of the model: {spent}."
-    if example.taken is not None:
-        words += f" Of the generator: {', '.join(map(str, example.taken))}."
-    return Panel(f"Example {index}", figure, words)
+    return Panel(f"Example {index}", figure, f"{words} Of the generator: {taken}.")
 
 
 def _draw_points(ax: Axes, points: Floats, steps: Floats, colours: list[str]) -> None:
@@ -282,19 +271,19 @@ def _draw_cells(ax: Axes, steps: Floats, depths: Sequence[int], colours: list[st
     ax.spines[:].set_visible(False)
 
 
-def word_panels(parts: Sequence[WordGroups], xlabel: str, palette: Palette) -> list[Panel]:
+def word_panels(parts: Sequence[WordGroups], xlabel: str) -> list[Panel]:
     """By groups of words: how often each depth is taken, its mean, and the perplexity; all on one scale."""
     deepest = max(len(part.counts[0]) for part in parts) - 1
     values = positive(
         float(value) for part in parts for value in (*array(part.perplexity), *array(part.next_perplexity))
     )
     limits = (0.8 * min(values), 1.25 * max(values)) if values else (math.nan, math.nan)
-    return [_words(part, xlabel, deepest, limits, palette) for part in parts]
+    return [_words(part, xlabel, deepest, limits) for part in parts]
 
 
-def _words(part: WordGroups, xlabel: str, deepest: int, limits: tuple[float, float], palette: Palette) -> Panel:
+def _words(part: WordGroups, xlabel: str, deepest: int, limits: tuple[float, float]) -> Panel:
     figure, (above, below) = canvas((4.6, 4.1), (1.25, 1.0), 8.5)
-    colour, marker = palette[part.label]
+    colour, marker = style_of(part.label)
     places, mean = np.arange(len(part.names)), part.mean
     own, follows = array(part.perplexity), array(part.next_perplexity)
     _draw_spent(above, part, colour, deepest)

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._internal.extras import need
-from .palette import GRID, INK, LINE, MUTED, PAPER
+from .palette import FLOOR, GRID, INK, LINE, MUTED, PAPER
 
 need("matplotlib")
 
@@ -64,7 +64,7 @@ def dress(ax: Axes, font: float = 9.0) -> None:
 
 
 def array(values: Iterable[object]) -> Floats:
-    return np.array([math.nan if value is None else value for value in values], np.float64)
+    return np.array(list(values), np.float64)  # NaN for None
 
 
 def positive(values: Iterable[float]) -> list[float]:
@@ -78,6 +78,11 @@ def axis_label(metric: str, unit: str) -> str:
 def from_to(values: Mapping[str, float]) -> str:
     low, high = min(values, key=values.__getitem__), max(values, key=values.__getitem__)
     return f"from {values[low]:.2f} ({low}) to {values[high]:.2f} ({high})"
+
+
+def draw_floor(ax: Axes, floor: float) -> None:
+    if math.isfinite(floor):
+        ax.axhline(floor, color=FLOOR, linewidth=1.0, linestyle=DOTTED)
 
 
 def whole_x(ax: Axes) -> None:

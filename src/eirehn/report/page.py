@@ -7,7 +7,8 @@ import math
 import os
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import partial
 from importlib.resources import files
 from itertools import groupby
 from pathlib import Path
@@ -17,15 +18,13 @@ from .._internal.extras import need
 from .._internal.files import write_text
 from . import palette, tables
 from .content import Report, TableRow
-from .palette import Palette, css_variables, paint
+from .palette import css_variables, paint, style_of
 from .tables import MISSING, as_float, measured, printed, signed
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from matplotlib.figure import Figure
 
-KEPT = ("command", "experiment", "commit", "machine", "versions", "noise_std", "quick")
-"""What of a results file the page shows beside its rows."""
 PAPER_TABLE = ["model", "parameters", "paper, validation", "ours, validation", "paper, test", "ours, test"]
 PAPER_TABLE += ["ours − paper"]
 
@@ -39,11 +38,9 @@ def render(report: Report) -> str:
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         return environment.get_template("template.html").render(
             report=report,
-            rows=tables.results_table(report.results, lower_is_better=report.lower_is_better),
+            rows=tables.results_table(report.results),
             floor=tables.floor_of(report.results),
             published=[_paper_table(*each) for each in groupby(report.tables, lambda row: row.table)],
-            stored={name: report.results.get(name) for name in KEPT},
-            palette=Palette(_labels(report)),
         )
 
 
@@ -68,8 +65,9 @@ def _environment() -> Environment:
         tables=tables,
         ink=palette,
         number=as_float,
-        zip=zip,
-        style=Markup(_style()),
+        style_of=style_of,
+        zip=partial(zip, strict=True),
+        style_sheet=Markup(_style()),
     )
     environment.filters.update(
         svg=lambda figure, identity: Markup(inline_svg(figure, identity)),
@@ -83,15 +81,6 @@ def _environment() -> Environment:
     )
     environment.tests.update(finite=math.isfinite, varying=classification_figures.varies)
     return environment
-
-
-def _labels(report: Report) -> Iterator[str]:
-    yield from (row.model for row in tables.results_table(report.results))
-    for parts in (
-        *(report.curves, report.histograms, report.savings, report.early, report.true_depth, report.confusions),
-        *(report.class_depths, report.frequencies, report.positions, report.passages),
-    ):
-        yield from (part.label for part in parts)
 
 
 def _paper_table(name: str, rows: Iterable[TableRow]) -> tuple[str, list[str], list[list[str]]]:

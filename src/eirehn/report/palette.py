@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import NamedTuple
 
 
@@ -13,16 +12,6 @@ class Style(NamedTuple):
 
 
 INK, MUTED, LINE, GRID, PAPER, FLOOR = "#1f2328", "#636b77", "#a3aab5", "#e4e7eb", "#fefefe", "#a3195b"
-
-NEUTRALS = {
-    # name of the CSS variable: (light, dark)
-    "ink": (INK, "#e6e8eb"),
-    "muted": (MUTED, "#a2abb8"),
-    "line": (LINE, "#5c6672"),
-    "grid": (GRID, "#2d343d"),
-    "card": (PAPER, "#171b21"),
-    "floor": (FLOOR, "#ff7ab0"),
-}
 
 _MODELS = {
     # Okabe and Ito's colours, darkened where they would be faint on white
@@ -34,49 +23,37 @@ _MODELS = {
     "SRHN": ("#a97800", "#edc04a", "P"),
     "ACT": ("#5b3fa6", "#b3a0f2", "X"),
     "GRU": ("#7a4a21", "#d0a37a", "<"),
+    "other": ("#2f4858", "#9fc3d8", ">"),
 }
-_OTHERS = (
-    ("#2f4858", "#9fc3d8", ">"),
-    ("#8a1c1c", "#f08a8a", "p"),
-    ("#3f6b00", "#a8d65c", "h"),
-    ("#444444", "#cfcfcf", "*"),
-)
 
-COLOURS = {
-    **NEUTRALS,
-    **{f"model-{name.lower()}": pair[:2] for name, pair in _MODELS.items()},
-    **{f"other-{index}": pair[:2] for index, pair in enumerate(_OTHERS)},
+_VARIABLES = {
+    # name of the CSS variable: (light, dark)
+    "ink": (INK, "#e6e8eb"),
+    "muted": (MUTED, "#a2abb8"),
+    "line": (LINE, "#5c6672"),
+    "grid": (GRID, "#2d343d"),
+    "card": (PAPER, "#171b21"),
+    "floor": (FLOOR, "#ff7ab0"),
+    **{f"model-{name.lower()}": (light, dark) for name, (light, dark, _) in _MODELS.items()},
 }
-"""CSS variable to its light and dark value; figures are drawn with the light one."""
-_VARIABLE = {light: f"var(--{name})" for name, (light, _) in COLOURS.items()}
+"""Figures are drawn with the light one."""
+_PAINTED = {light: f"var(--{name})" for name, (light, _) in _VARIABLES.items()}
 
 
-def model_of(label: str) -> str | None:
-    """The model a label speaks of: the longest known name in it, so that EI-REHN is not read as REHN or RHN."""
+def style_of(label: str) -> Style:
+    """Of the model a label speaks of: the longest known name in it, so that EI-REHN is not read as REHN or RHN."""
     plain = re.sub(r"[^A-Z0-9]", "", label.upper())
-    return max((name for name in _MODELS if name in plain), key=len, default=None)
-
-
-class Palette:
-    """Styles of the labels of one report. Labels of no known model get what is left, in the order they come."""
-
-    def __init__(self, labels: Iterable[str]) -> None:
-        unknown = list(dict.fromkeys(label for label in labels if model_of(label) is None))
-        self._others = {label: _OTHERS[index % len(_OTHERS)] for index, label in enumerate(unknown)}
-
-    def __getitem__(self, label: str) -> Style:
-        model = model_of(label)
-        light, _, marker = _MODELS[model] if model else self._others.get(label, _OTHERS[-1])
-        return Style(light, marker)
+    light, _, marker = _MODELS[max((name for name in _MODELS if name in plain), key=len, default="other")]
+    return Style(light, marker)
 
 
 def css_variables(dark: bool) -> str:
-    return " ".join(f"--{name}: {pair[dark]};" for name, pair in COLOURS.items())
+    return " ".join(f"--{name}: {pair[dark]};" for name, pair in _VARIABLES.items())
 
 
 def paint(colour: str) -> str:
     """The CSS variable of a colour of the palette, which follows the page's scheme; any other colour as it is."""
-    return _VARIABLE.get(colour, colour)
+    return _PAINTED.get(colour, colour)
 
 
 def tint(colour: str, strength: float) -> str:

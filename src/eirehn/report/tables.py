@@ -16,15 +16,16 @@ NAMES = {"EIREHN": "EI-REHN"}
 
 
 class Metric(NamedTuple):
-    """How a stored value is shown: multiplied by `scale`, with its unit, beside its name.
-
-    The fields are those of `Report`: `Report(…, **metric_of(results)._asdict())`.
-    """
+    """How a stored value is shown: multiplied by `scale`, with its unit, beside its name."""
 
     metric_name: str
     metric_unit: str
     lower_is_better: bool
     scale: float
+
+    @property
+    def on_validation(self) -> str:
+        return self.metric_name.removeprefix("test ")
 
 
 METRICS = {
@@ -37,14 +38,11 @@ fraction there, and a percentage only where it is shown."""
 
 
 def metric_of(results: Mapping[str, Any]) -> Metric:
-    """The metric that all rows of a results file share; the mean squared error where they name none."""
-    names = {row.get("metric") or "mse" for row in results.get("rows", ())}
+    """The metric that all rows of a results file share; the mean squared error where there are none."""
+    names = {row["metric"] for row in results.get("rows", ())} or {"mse"}
     if len(names) > 1:
         raise ValueError(f"the rows of one table must have one metric, got: {', '.join(sorted(names))}")
-    name = names.pop() if names else "mse"
-    if name not in METRICS:
-        raise ValueError(f"metric must be one of {', '.join(METRICS)}, got {name!r}")
-    return METRICS[name]
+    return METRICS[names.pop()]
 
 
 def as_float(value: object) -> float:
@@ -118,11 +116,10 @@ class Row:
     """Short, and different from every other row's: `EI-REHN-20`."""
     model: str
     recipe: str
-    hidden: int | None
-    layers: int | None
+    layers: int
     max_depth: int | None
     weight_update: str | None
-    parameters: int | None
+    parameters: int
     values: tuple[float, ...]
     """One a seed."""
     mean: float
@@ -137,7 +134,7 @@ class Row:
     best: bool
     """The best mean of all rows of which no seed diverged."""
     paper_best: bool
-    stopped: int = 0
+    stopped: int
     """Seeds whose training stopped because it was unstable."""
 
     @property
@@ -148,10 +145,6 @@ class Row:
     @property
     def difference(self) -> float:
         return self.mean - self.paper
-
-    @property
-    def relative(self) -> float:
-        return self.difference / self.paper if self.paper else math.nan
 
     @property
     def diverged(self) -> int:
@@ -168,46 +161,43 @@ def floor_of(results: Mapping[str, Any]) -> float:
     return as_float(results.get("bayes_floor"))
 
 
-def results_table(results: Mapping[str, Any], *, lower_is_better: bool = True) -> list[Row]:
+def results_table(results: Mapping[str, Any]) -> list[Row]:
     """The rows of a results file, those of one model together, models in the order they first come."""
-    stored = _checked_rows(results)
+    stored = list(results.get("rows", ()))
     models = list(dict.fromkeys(row["model"] for row in stored))
-    stored = sorted(stored, key=lambda row: models.index(row["model"]))
-    sign = 1.0 if lower_is_better else -1.0
+    stored.sort(key=lambda row: models.index(row["model"]))
+    sign = 1.0 if metric_of(results).lower_is_better else -1.0
     best = _least([math.nan if _any_diverged(row) else sign * as_float(row["mean"]) for row in stored])
-    paper_best = _least([sign * as_float(row.get("paper")) for row in stored])
+    paper_best = _least([sign * as_float(row["paper"]) for row in stored])
     floor = floor_of(results)
     return [
         Row(
             label=label,
             model=NAMES.get(row["model"], row["model"]),
-            recipe=str(row.get("recipe") or ""),
-            hidden=row.get("hidden"),
-            layers=row.get("layers"),
-            max_depth=row.get("max_depth"),
-            weight_update=row.get("weight_update"),
-            parameters=row.get("parameters"),
+            recipe=row["recipe"],
+            layers=row["layers"],
+            max_depth=row["max_depth"],
+            weight_update=row["weight_update"],
+            parameters=row["parameters"],
             values=tuple(as_float(value) for value in row["values"]),
             mean=as_float(row["mean"]),
-            std=as_float(row.get("std")) if len(row["values"]) > 1 else math.nan,
-            final_mean=as_float(row.get("final_mean")),
-            paper=as_float(row.get("paper")),
-            paper_std=as_float(row.get("paper_std")),
+            std=as_float(row["std"]),
+            final_mean=as_float(row["final_mean"]),
+            paper=as_float(row["paper"]),
+            paper_std=as_float(row["paper_std"]),
             excess=as_float(row["mean"]) - floor,
-            seconds=as_float(row.get("seconds")),
+            seconds=as_float(row["seconds"]),
             best=index == best,
             paper_best=index == paper_best,
-            stopped=len(row.get("stopped_seeds") or ()),
+            stopped=len(row.get("stopped_seeds", ())),  # which files of older versions lack
         )
         for index, (row, label) in enumerate(zip(stored, _labels(stored), strict=True))
     ]
 
 
-def markdown_table(results: Mapping[str, Any], metric: Metric | None = None) -> str:
-    """The table for a README or a terminal, in the unit of its metric; where None, that which the rows name."""
-    _checked_rows(results)
-    metric = metric or metric_of(results)
-    rows = results_table(results, lower_is_better=metric.lower_is_better)
+def markdown_table(results: Mapping[str, Any]) -> str:
+    """The table for a README or a terminal, in the unit of its metric."""
+    rows, metric = results_table(results), metric_of(results)
     floor = floor_of(results) * metric.scale
     head = ["model", "parameters", "seeds", "ours", "paper", "difference"]
     if math.isfinite(floor):
@@ -261,7 +251,7 @@ def difference_text(row: Row, scale: float, unit: str = "") -> str:
         return MISSING
     text = signed(row.difference * scale, row.mean * scale)
     # Percent of a percentage would be taken for points.
-    return text if unit == "%" else f"{text} ({percent(row.relative)})"
+    return text if unit == "%" else f"{text} ({percent(row.difference / row.paper)})"
 
 
 def with_spread_as_printed(mean: float, std: float) -> str:
@@ -276,30 +266,6 @@ def _markdown_line(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in padded) + " |"
 
 
-def _checked_rows(results: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    if not isinstance(results, Mapping):
-        raise ValueError(f"results must be a mapping, got: {type(results).__name__}")
-    rows = results.get("rows", [])
-    if not isinstance(rows, Sequence) or isinstance(rows, str):
-        raise ValueError(f'results["rows"] must be a list, got: {type(rows).__name__}')
-    for index, row in enumerate(rows):
-        name = f'results["rows"][{index}]'
-        if not isinstance(row, Mapping):
-            raise ValueError(f"{name} must be a mapping, got: {type(row).__name__}")
-        for key in ("model", "values", "mean"):
-            if key not in row:
-                raise ValueError(f'{name} must have a "{key}", got only: {", ".join(map(str, row))}')
-        if not isinstance(row["model"], str) or not row["model"]:
-            raise ValueError(f'{name}["model"] must be text that is not empty, got {row["model"]!r}')
-        numbers = {key: row.get(key) for key in ("mean", "std", "final_mean", "paper", "paper_std", "seconds")}
-        for seed, value in enumerate(row["values"]):
-            numbers[f"values[{seed}]"] = value
-        for key, value in numbers.items():
-            if value is not None and (isinstance(value, (str, bool)) or not hasattr(value, "__float__")):
-                raise ValueError(f"{name}: {key} must be a number or null, got {value!r}")
-    return list(rows)
-
-
 def _any_diverged(row: Mapping[str, Any]) -> bool:
     return not all(math.isfinite(as_float(value)) for value in row["values"])
 
@@ -310,24 +276,18 @@ def _least(values: Sequence[float]) -> int | None:
 
 
 def _labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A row's own label, or its model and size, and of the rest what it takes to make all labels differ."""
-    labels = [row.get("label") or _name(row) for row in rows]
+    """The labels of rows, and of the rest what it takes to make all of them differ."""
+    labels = [row["label"] for row in rows]
     for key, text in (
         ("max_depth", "depth {}"),
         ("weight_update", "{}"),
         ("layers", "{} layers"),
         ("recipe", "{}"),
     ):
-        twice = {label for label, times in Counter(labels).items() if times > 1}
-        for label in twice:
+        for label in [label for label, times in Counter(labels).items() if times > 1]:
             same = [index for index, other in enumerate(labels) if other == label]
-            if len({str(rows[index].get(key)) for index in same}) > 1:
+            if len({rows[index][key] for index in same}) > 1:
                 for index in same:
-                    if rows[index].get(key) is not None:
+                    if rows[index][key] is not None:
                         labels[index] += ", " + text.format(rows[index][key])
     return labels
-
-
-def _name(row: Mapping[str, Any]) -> str:
-    model = NAMES.get(row["model"], row["model"])
-    return f"{model}-{row['hidden']}" if row.get("hidden") is not None else str(model)

@@ -9,11 +9,10 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from .content import Curve, Report
+from .content import Curve
 from .figures import (
     DASHED,
     DASHES,
-    DOTTED,
     LARGE,
     SMALL,
     Floats,
@@ -21,26 +20,27 @@ from .figures import (
     array,
     axis_label,
     canvas,
+    draw_floor,
     least_shown,
     positive,
     scale_y,
     whole_x,
 )
-from .palette import FLOOR, INK, MUTED, PAPER, Palette
-from .tables import Row, duration, measured, printed
+from .palette import FLOOR, INK, MUTED, PAPER, style_of
+from .tables import Metric, Row, duration, measured, printed
 
 POINTS = 60
 """Epochs drawn of a curve at most: more cannot be distinguished at this size, and make the page large."""
 UNITS = (("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
 
 
-def seeds_panel(rows: Sequence[Row], floor: float, report: Report, palette: Palette) -> Panel:
+def seeds_panel(rows: Sequence[Row], floor: float, metric: Metric) -> Panel:
     """Every seed of every row beside the paper's result and the floor."""
     figure, (ax,) = canvas((LARGE[0], 0.75 + 0.235 * len(rows)), font=9.0)
-    scale = report.scale
+    scale = metric.scale
     shown: list[float] = []
     for y, row in enumerate(rows):
-        colour, marker = palette[row.model]
+        colour, marker = style_of(row.model)
         values = [value * scale for value in row.values if math.isfinite(value)]
         ax.scatter(values, [y] * len(values), s=14, color=colour, alpha=0.45, linewidths=0, zorder=3)
         if math.isfinite(row.mean):
@@ -53,7 +53,7 @@ def seeds_panel(rows: Sequence[Row], floor: float, report: Report, palette: Pale
         shown.append(floor * scale)
     if shown:
         # A seed far off would press all others together; it leaves the figure and stands in the table.
-        if report.lower_is_better:
+        if metric.lower_is_better:
             low, high = min(shown), min(max(shown), 2.5 * float(np.percentile(shown, 90)))
         else:
             low, high = least_shown(shown, 10), max(shown)
@@ -62,11 +62,11 @@ def seeds_panel(rows: Sequence[Row], floor: float, report: Report, palette: Pale
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_yticks(range(len(rows)), [row.label for row in rows], parse_math=False)
     ax.grid(False, axis="y")
-    ax.set_xlabel(axis_label(report.metric_name, report.metric_unit))
+    ax.set_xlabel(axis_label(metric.metric_name, metric.metric_unit))
     words = [_row_in_words(row, scale) for row in rows]
     if math.isfinite(floor):
         words.append(f"floor {measured(floor * scale)}")
-    return Panel("", figure, f"{report.metric_name} of every seed, by row. {'; '.join(words)}.")
+    return Panel("", figure, f"{metric.metric_name} of every seed, by row. {'; '.join(words)}.")
 
 
 def _row_in_words(row: Row, scale: float) -> str:
@@ -75,11 +75,9 @@ def _row_in_words(row: Row, scale: float) -> str:
     return f"{row.label}: ours {ours}{paper}"
 
 
-def curve_panels(
-    curves: Sequence[Curve], floor: float, report: Report, metric: str, palette: Palette
-) -> list[Panel]:
+def curve_panels(curves: Sequence[Curve], floor: float, metric: Metric, loss_name: str) -> list[Panel]:
     """One panel a row of the table, all on one scale."""
-    limits, losses = _limits(curves, floor, report), _loss_limits(curves)
+    limits, losses = _limits(curves, floor, metric), _loss_limits(curves)
     panels = []
     for curve in curves:
         # The loss has a scale of its own where it is not the metric, and is drawn beneath.
@@ -88,35 +86,34 @@ def curve_panels(
         figure, axes = canvas((SMALL[0], 3.1 if both else 2.15), (1.9, 1.0) if both else (1.0,))
         kept = thinned(len(curve.epochs))
         epochs = array(curve.epochs)[kept]
-        colour = palette[curve.label].colour
+        colour = style_of(curve.label).colour
         if metric_drawn:
-            _draw_metric(axes[0], epochs, curve, kept, report.scale, colour)
-            if math.isfinite(floor):
-                axes[0].axhline(floor * report.scale, color=FLOOR, linewidth=1.0, linestyle=DOTTED)
-            scale_y(axes[0], *limits, log=report.lower_is_better)
-            axes[0].set_ylabel(axis_label(metric, report.metric_unit))
+            _draw_metric(axes[0], epochs, curve, kept, metric.scale, colour)
+            draw_floor(axes[0], floor * metric.scale)
+            scale_y(axes[0], *limits, log=metric.lower_is_better)
+            axes[0].set_ylabel(axis_label(metric.on_validation, metric.metric_unit))
         if curve.loss is not None:
             _draw_loss(axes[-1], epochs, seeds_of(curve.loss, kept), None if both else colour)
             scale_y(axes[-1], *losses, log=True)
-            axes[-1].set_ylabel("loss" if both else report.loss_name)
+            axes[-1].set_ylabel("loss" if both else loss_name)
         for ax in axes:
             whole_x(ax)
         if both:
             axes[0].tick_params(labelbottom=False)
             figure.align_ylabels()
         axes[-1].set_xlabel("epoch")
-        panels.append(Panel(_title(curve), figure, _curve_in_words(curve, report.scale)))
+        panels.append(Panel(_title(curve), figure, _curve_in_words(curve, metric.scale)))
     return panels
 
 
-def depth_panels(curves: Sequence[Curve], palette: Palette) -> list[Panel]:
+def depth_panels(curves: Sequence[Curve]) -> list[Panel]:
     spent = [(curve, curve.depth) for curve in curves if curve.depth is not None]
     top = max(float(np.nanmax(array(seed), initial=1.0)) for _, depth in spent for seed in depth)
     panels = []
     for curve, seeds in spent:
         figure, (ax,) = canvas((SMALL[0], 1.5))
         kept = thinned(len(curve.epochs))
-        mean = _draw_seeds(ax, array(curve.epochs)[kept], seeds_of(seeds, kept), palette[curve.label].colour)
+        mean = _draw_seeds(ax, array(curve.epochs)[kept], seeds_of(seeds, kept), style_of(curve.label).colour)
         ax.set(xlabel="epoch", ylabel="inner steps", ylim=(0, 1.08 * top))
         whole_x(ax)
         words = f"Mean inner steps a time step of {curve.label} during training: {mean[0]:.2f} to {mean[-1]:.2f}."
@@ -124,7 +121,7 @@ def depth_panels(curves: Sequence[Curve], palette: Palette) -> list[Panel]:
     return panels
 
 
-def time_panel(curves: Sequence[Curve], report: Report, metric: str, palette: Palette) -> Panel:
+def time_panel(curves: Sequence[Curve], metric: Metric) -> Panel:
     """The metric on validation data by time, all curves together."""
     figure, (ax,) = canvas(LARGE)
     longest = max(float(curve.seconds[-1]) for curve in curves if curve.seconds is not None)
@@ -135,15 +132,15 @@ def time_panel(curves: Sequence[Curve], report: Report, metric: str, palette: Pa
         assert curve.validation is not None
         kept = thinned(len(curve.epochs))
         time = array(curve.seconds)[kept] / unit
-        mean = mean_of_finite(seeds_of(curve.validation, kept) * report.scale)
-        colour, marker = palette[curve.label]
+        mean = mean_of_finite(seeds_of(curve.validation, kept) * metric.scale)
+        colour, marker = style_of(curve.label)
         ax.plot(time, mean, color=colour, linewidth=1.7, linestyle=DASHES[index % len(DASHES)])
         ax.plot(time[-1], mean[-1], marker, color=colour, markersize=6)
         words.append(f"{curve.label}: {measured(mean[-1])} after {duration(float(curve.seconds[-1]))}")
-    scale_y(ax, *_limits(curves, math.nan, report), log=report.lower_is_better)
+    scale_y(ax, *_limits(curves, math.nan, metric), log=metric.lower_is_better)
     ax.set_xlim(left=0)
-    ax.set(xlabel=f"{name} of training", ylabel=axis_label(metric, report.metric_unit))
-    return Panel("", figure, f"{metric} on validation data by time of training. {'; '.join(words)}.")
+    ax.set(xlabel=f"{name} of training", ylabel=axis_label(metric.on_validation, metric.metric_unit))
+    return Panel("", figure, f"{metric.on_validation} on validation data by time of training. {'; '.join(words)}.")
 
 
 def thinned(length: int) -> list[int]:
@@ -164,14 +161,6 @@ def mean_of_finite(values: Floats) -> Floats:
     number = finite.sum(0)
     total = np.where(finite, values, 0.0).sum(0)
     return np.where(number > 0, total / np.maximum(number, 1), math.nan)
-
-
-def diverged(curve: Curve) -> int:
-    return sum(not np.isfinite(array(seed)).all() for seed in curve.seeds)
-
-
-def diverged_seeds(curves: Sequence[Curve]) -> int:
-    return sum(map(diverged, curves))
 
 
 def _draw_seeds(ax: Axes, epochs: Floats, seeds: Floats, colour: str, **mean_style: Any) -> Floats:
@@ -198,22 +187,22 @@ def _draw_loss(ax: Axes, epochs: Floats, loss: Floats, colour: str | None) -> No
 
 
 def _title(curve: Curve) -> str:
-    lost = diverged(curve)
+    lost = curve.diverged
     return f"{curve.label}: {lost} of {len(curve.seeds)} seeds diverged" if lost else curve.label
 
 
-def _limits(curves: Sequence[Curve], floor: float, report: Report) -> tuple[float, float]:
+def _limits(curves: Sequence[Curve], floor: float, metric: Metric) -> tuple[float, float]:
     parts = [seeds for curve in curves for seeds in (curve.validation, curve.train) if seeds is not None]
-    values = positive(float(value) * report.scale for seeds in parts for seed in seeds for value in array(seed))
+    values = positive(float(value) * metric.scale for seeds in parts for seed in seeds for value in array(seed))
     if not values:
         return math.nan, math.nan
-    if not report.lower_is_better:
+    if not metric.lower_is_better:
         low, high = least_shown(values, 10), max(values)
         margin = 0.05 * (high - low) or 0.05 * high
         return low - margin, high + margin
     # Diverging seeds leave the panel: they would press all others into a line.
     high = min(max(values), 1.5 * float(np.percentile(values, 98)))
-    low = min([min(values), *positive([floor * report.scale])])
+    low = min([min(values), *positive([floor * metric.scale])])
     return low * 0.92, high * 1.05
 
 
@@ -231,7 +220,7 @@ def _curve_in_words(curve: Curve, scale: float) -> str:
         parts.append(f"training at the end {_ends(curve.train, scale)[1]}")
     if curve.loss is not None:
         parts.append("training loss from {} to {}".format(*_ends(curve.loss, 1.0)))
-    lost = diverged(curve)
+    lost = curve.diverged
     return (
         f"Learning curves of {curve.label}, {len(curve.seeds)} seeds, epochs {curve.epochs[0]} to "
         f"{curve.epochs[-1]}: {', '.join(parts)}." + (f" {lost} diverged." if lost else "")

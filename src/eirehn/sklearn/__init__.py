@@ -4,7 +4,6 @@ from .._internal.extras import need
 
 need("sklearn", "pytorch_lightning")
 
-from .classifier import ElasticClassifier  # noqa: E402
-from .regressor import ElasticRegressor  # noqa: E402
+from .estimators import ElasticClassifier, ElasticRegressor  # noqa: E402
 
 __all__ = ["ElasticClassifier", "ElasticRegressor"]

@@ -21,7 +21,7 @@ from torch import Tensor
 from .._internal.checks import boolean, finite, one_of, positive_int
 from ..data.dataset import Split, Splits, check_single
 from ..models import ELASTIC, FIXED, Outcome, Scaling, SequenceModel, SequenceNetwork
-from ..training.config import PARTS, Hardware, Recipe
+from ..training.config import DEPTH_PENALTIES, PARTS, Hardware, Recipe
 from .cases import Cases, batches, channels, chosen, read_cases
 
 AT_ONCE = 256
@@ -42,7 +42,8 @@ class ElasticEstimator(BaseEstimator):
         pooling: what the prediction is made from: the "mean" of the outputs over time, or the "last" one.
         dropout: share of the state, one mask per sequence, and of what goes from layer to layer that is dropped in
             training; of RNN, GRU, LSTM and ACT the latter alone.
-        price: price of depth: the higher, the fewer inner steps a time step takes.
+        depth_penalty: what an inner step costs, as a share of the loss: the larger, the fewer inner steps. None:
+            that of the recipes for your own data, and 0 for layers that do not choose their depth.
         early: share of the training steps that stop the network after fewer inner steps than `max_depth`, so that
             predictions with a smaller `max_depth` are of use, too.
         epochs: passes over the sequences.
@@ -67,7 +68,7 @@ class ElasticEstimator(BaseEstimator):
     bidirectional: bool = False
     pooling: str = "mean"
     dropout: float = 0.0
-    price: float = 0.0
+    depth_penalty: float | None = None
     early: float = 0.0
     epochs: int = 100
     batch_size: int = 16
@@ -121,6 +122,11 @@ class ElasticEstimator(BaseEstimator):
             hidden_dropout=float(self.dropout) if self.kind in FIXED + ELASTIC else 0.0,
         )
 
+    def _depth_penalty(self, task: str) -> float:
+        if self.depth_penalty is not None:
+            return float(self.depth_penalty)
+        return DEPTH_PENALTIES[task] if self.kind in (*ELASTIC, "ACT") else 0.0
+
     def _recipe(self, data: Any) -> Recipe:
         one_of("device", self.device, ACCELERATORS)
         first = check_random_state(self.random_state).randint(2**31 - 1)
@@ -137,7 +143,7 @@ class ElasticEstimator(BaseEstimator):
                 warmup=0.05,
                 weight_decay=float(self.weight_decay),
                 clip=1.0,
-                price=float(self.price),
+                depth_penalty=self._depth_penalty(data.task),
                 early=float(self.early),
             ),
             seeds=tuple(range(int(first), int(first) + whole("members", self.members))),
@@ -170,6 +176,14 @@ class ElasticEstimator(BaseEstimator):
             raise ValueError(f"early_stopping needs sequences to hold out, got n_samples={count}")
         return rest, out
 
+    def _to_fit(self, X: Any, y: Any) -> Cases:
+        """The sequences, where there are targets for them."""
+        if y is None:
+            raise ValueError(
+                f"This {type(self).__name__} estimator requires y to be passed, but the target y is None"
+            )
+        return read_cases(self, X, reset=True)
+
     def _cases(self, X: Any) -> Cases:
         check_is_fitted(self)
         cases = read_cases(self, X, reset=False)
@@ -194,6 +208,14 @@ class ElasticEstimator(BaseEstimator):
             with torch.no_grad():
                 here = x.to(device)
                 yield [member.run(here, lengths=lengths, max_depth=max_depth) for member in members], lengths
+
+    def _mean(self, X: Any, max_depth: int | None, change: Callable[[Tensor], Tensor]) -> npt.NDArray[np.float64]:
+        """Of what the members predict, with `change` made to each, (cases, outputs)."""
+        parts = []
+        for outcomes, _ in self._outcomes(self._cases(X), max_depth):
+            each = torch.stack([change(outcome.prediction.double()) for outcome in outcomes])  # (M, B, O)
+            parts.append(each.mean(0).cpu().numpy())
+        return np.concatenate(parts)
 
     def _placed(self) -> tuple[Sequence[SequenceModel], str]:
         on_gpu = self.device in ("cuda", "gpu") or (self.device == "auto" and torch.cuda.is_available())

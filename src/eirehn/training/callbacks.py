@@ -64,8 +64,12 @@ class History(pl.Callback):
         self.epochs = [{older.get(name, name): own for name, own in epoch.items()} for epoch in state["epochs"]]
 
 
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
 class Saving(pl.Callback):
-    """Saves the training's state every `seconds` and at its end, and on Ctrl-C or SIGTERM saves and stops.
+    """Saves the training's state every `seconds` and at its end, and on Ctrl-C or SIGTERM saves and stops. Whoever
+    calls `fit` restores the handlers of these signals after it.
 
     With several processes only between epochs: each has sums of its own in the middle of one.
     """
@@ -79,7 +83,6 @@ class Saving(pl.Callback):
         self._since = self._saved = time.monotonic()
         self._cost = 0.0
         self._asked: float | None = None  # when
-        self._handlers: dict[int, Any] = {}
         self._generators: dict[str, Any] | None = None
 
     def on_train_start(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
@@ -87,8 +90,8 @@ class Saving(pl.Callback):
         if self._generators is not None:  # now, since setting up may have drawn numbers
             set_generator_states(self._generators)
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
-                self._handlers[number] = signal.signal(number, self._note)
+            for number in SIGNALS:
+                signal.signal(number, self._note)
 
     def ask_to_stop(self) -> None:
         """The training saves its state and stops after this batch."""
@@ -133,11 +136,6 @@ class Saving(pl.Callback):
         self._cost = self._saved - now
         if stop:
             raise Stopped
-
-    def teardown(self, trainer: pl.Trainer, task: pl.LightningModule, stage: str) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
-        self._handlers = {}
 
     def state_dict(self) -> dict[str, Any]:
         return {"generators": generator_states(), "elapsed": self.elapsed, "gpu_seconds": self.gpu_seconds}

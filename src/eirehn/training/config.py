@@ -25,6 +25,9 @@ OPTIMIZERS = ("adam", "adamw", "sgd", "soap")
 SCHEDULES = ("constant", "cosine", "decay")
 PRECISIONS = ("32-true", "64-true", "bf16-mixed")
 STRATEGIES = ("auto", "ddp")
+DEPTH_PENALTIES = {"regression": 0.03, "classification": 1.0, "language": 0.01}
+"""Of recipes for your own data and of estimators: depth varies with the input, at no loss
+(`benchmarks/elastic_depth.py`)."""
 
 
 @dataclass(frozen=True)
@@ -55,8 +58,10 @@ class Optimisation:
     """L2 penalty with adam and sgd, decoupled with adamw and soap."""
     clip: float | None = None
     """Each member's gradient is scaled down to this norm."""
-    price: float = 0.0
-    """Price of depth: this much times the mean cost of depth is added to the loss."""
+    depth_penalty: float = 0.0
+    """What an inner step costs, as a share of the loss. The cost of depth is the gates' openness, summed over the
+    inner steps and averaged over the units; as far as it is above a half, times this share of the loss of the
+    moment, it is added to the loss. The larger, the fewer inner steps."""
     early: float = 0.0
     """Share of the training steps that stop the network after fewer inner steps than max_depth: after r of them r
     times as often as after one. So it is of use whenever it is stopped."""
@@ -71,7 +76,7 @@ class Optimisation:
         _one_of("schedule", self.schedule, SCHEDULES)
         finite("learning_rate", self.learning_rate, above=0.0)
         finite("weight_decay", self.weight_decay, least=0.0)
-        finite("price", self.price, least=0.0)
+        finite("depth_penalty", self.depth_penalty, least=0.0)
         finite("decay", self.decay, above=0.0)
         _count("decay_from", self.decay_from)
         if self.schedule == "decay" and max(0, self.epochs - self.decay_from) * -math.log10(self.decay) > 300:
@@ -203,8 +208,10 @@ class Recipe:
                 raise TypeError(f"{name} of {self.data.task} should be {kind.__name__}, got: {found}")
         if self.optimisation.early and (self.network.kind in SHALLOW or self.network.max_depth == 1):
             raise ValueError("early is for networks of several inner steps, which can be stopped")
-        if self.optimisation.price and self.network.kind not in (*ELASTIC, "ACT"):
-            raise ValueError(f"price is for networks that choose their depth, which {self.network.kind} does not")
+        if self.optimisation.depth_penalty and self.network.kind not in (*ELASTIC, "ACT"):
+            raise ValueError(
+                f"depth_penalty is for networks that choose their depth, which {self.network.kind} does not"
+            )
 
     def to_dict(self) -> dict[str, Any]:
         content = dataclasses.asdict(self)
@@ -249,6 +256,7 @@ _OF_VERSION_01 = {
     "sum_steps": False,
     "shift": False,
     "smoothing": 0.0,
+    "price": 0.0,
     "cooldown": 0.0,
     "pointer_loss": 0.0,
     "activation_penalty": 0.0,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import time
 from dataclasses import asdict
 from fnmatch import fnmatch
 from pathlib import Path
@@ -113,12 +112,8 @@ class RunFolder:
             self._lock = open(self.path / LOCK, "ab")
         except OSError as error:
             raise RunError(f"cannot write to {self.path}: {error.strerror}") from error
-        until = time.monotonic() + PATIENCE
-        while not (held := lock(self._lock)) and time.monotonic() < until:
-            time.sleep(0.2)
-        if not held:
-            self._lock.close()
-            self._lock = None
+        if not lock(self._lock, PATIENCE):
+            self.__exit__()
             raise RunError(f"{self.path} is in use by another process")
         return self
 

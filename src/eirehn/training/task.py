@@ -9,7 +9,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils._pytree import tree_map_only
 
@@ -154,7 +154,11 @@ class Task(pl.LightningModule):
         lengths: Tensor | None = batch[2] if len(batch) > 3 else None  # (M, B)
         share: float = batch[-1]
         known = {"target": target} if self.by_target else {}
-        options: dict[str, Any] = {"max_depth": self.stop, "with_cost": self.optimisation.price > 0, **known}
+        options: dict[str, Any] = {
+            "max_depth": self.stop,
+            "with_cost": self.optimisation.depth_penalty > 0,
+            **known,
+        }
         outcome = self.ensemble(x, self.carried, lengths=lengths, **options)
         self.carry(outcome.state)
         errors = self.errors(outcome.prediction, target)  # (M,)
@@ -162,7 +166,8 @@ class Task(pl.LightningModule):
         with torch.no_grad():
             self.sums += torch.stack([errors.double() * rows, torch.full_like(self.sums[1], rows)])
         if outcome.cost is not None:
-            errors = errors + self.optimisation.price * mean_over_steps(outcome.cost, lengths)
+            cost = mean_over_steps(outcome.cost, lengths)
+            errors = errors + self.optimisation.depth_penalty * excess(errors, cost, share)
         # A member's gradient comes from its own summand alone, so the sum trains each as if alone.
         return errors.sum() * (share * self.scale(target))
 
@@ -295,6 +300,16 @@ class Task(pl.LightningModule):
         if self.averages:
             return dict(zip(self.ensemble.names, self.averages.values, strict=True))
         return self.ensemble.values()
+
+
+def excess(errors: Tensor, cost: Tensor, share: float) -> Tensor:
+    """What each member's depth costs above a half, in its loss of the moment: a share of the loss, whatever its
+    scale. Not down to no inner step at all, from where gates that have closed do not come back."""
+    of_batch = torch.stack([errors, cost]).detach()
+    if distributed.is_available() and distributed.is_initialized():  # of the batch of all processes
+        of_batch = of_batch * (share / distributed.get_world_size())
+        distributed.all_reduce(of_batch)
+    return of_batch[0] * (of_batch[1] > 0.5) * (cost - 0.5)
 
 
 def mean_over_steps(values: Tensor, lengths: Tensor | None) -> Tensor:

@@ -26,7 +26,7 @@ from ..data.text import LanguageData
 from ..data.vocabulary import Vocabulary
 from ..models import LanguageModel, LanguageNetwork, SequenceModel
 from ..models.io import best_member, read_about, read_values
-from .callbacks import Event, History, Saving, Telling, Watch
+from .callbacks import SIGNALS, Event, History, Saving, Telling, Watch
 from .checkpoint import WholeFiles, seeded
 from .config import Recipe
 from .ensemble import Model
@@ -41,6 +41,7 @@ TASKS: dict[str, type[Task]] = {
     "classification": Classification,
     "language": LanguageModelling,
 }
+PATIENCE = 600.0  # seconds for the first process to change a recipe
 
 
 def train(
@@ -196,26 +197,31 @@ def with_more_epochs(folder: str | os.PathLike[str], epochs: int) -> Recipe:
     return changed
 
 
-def _once_written(run: RunFolder, changed: Recipe, patience: float = 600.0) -> Recipe:
+def _once_written(run: RunFolder, changed: Recipe) -> Recipe:
     """Other processes must not take the result of the shorter training for that of the longer one."""
-    until = time.monotonic() + patience
+    until = time.monotonic() + PATIENCE
     while run.recipe() != changed:
         if time.monotonic() > until:
-            raise RunError(f"the first process has not changed {run.path} for {patience:.0f} seconds")
+            raise RunError(f"the first process has not changed {run.path} for {PATIENCE:.0f} seconds")
         time.sleep(0.2)
     return changed
 
 
 def interruptible(trainer: pl.Trainer, task: Task, data: Data, checkpoint: Path | None = None) -> None:
-    """Lightning ends the process at Ctrl-C, deaf to a second one; whoever called may mean this call alone."""
+    """Lightning ends the process at Ctrl-C, deaf to a second one; whoever called may mean this call alone.
+
+    The signals' handlers of before are put back last of all: a handler of Lightning's would keep its trainer, and
+    all its data, in memory."""
     main = threading.current_thread() is threading.main_thread()
-    handler = signal.getsignal(signal.SIGINT)
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
     try:
         trainer.fit(task, datamodule=data, ckpt_path=checkpoint)
     except SystemExit:
-        if main:
-            signal.signal(signal.SIGINT, handler)
         raise KeyboardInterrupt from None
+    finally:
+        for number, handler in handlers.items():
+            if main and handler is not None:  # None: not set by Python
+                signal.signal(number, handler)
 
 
 def check(recipe: Recipe) -> None:
@@ -282,7 +288,10 @@ def summary(task: Task, recipe: Recipe, splits: Splits, seconds: float) -> dict[
     best, depth = task.measure(final_parts(recipe, splits.test), task.best.values)
     # A member that never had a metric on validation data has no best epoch, and its initial values no result.
     best = [value if epoch >= 0 else math.nan for value, epoch in zip(best, task.best.epoch.tolist(), strict=True)]
-    final, _ = task.measure(final_parts(recipe, splits.test), task.last_values())
+    last = task.last_values()
+    final = best
+    if not all(torch.equal(value, task.best.values[name]) for name, value in last.items()):
+        final, _ = task.measure(final_parts(recipe, splits.test), last)
     return {
         "recipe": recipe.name,
         "metric": task.metric,
