@@ -294,6 +294,22 @@ def test_page_of_classifiers(validated):
     assert "Where a network has several layers, each counts by itself" in page.text
 
 
+def test_what_depth_is_spent_on_comes_first_where_depth_differs():
+    report = dataclasses.replace(bare_report(), windows=classified_report().windows)
+    same = [dataclasses.replace(window, depth=[3.0] * len(window.depth)) for window in report.windows]
+    flat = dataclasses.replace(report, windows=same)
+    passage = Passage("EI-REHN-9", ["one", "two"], [1.2, 2.1], [None, 0.5])
+    opened = dataclasses.replace(passage, taken=4.0)  # the openness of gates differs, not the inner steps
+    for given, section, leads in (
+        (report, "windows", True),
+        (flat, "windows", False),
+        (dataclasses.replace(flat, passages=[passage]), "passages", True),
+        (dataclasses.replace(flat, passages=[opened]), "passages", False),
+    ):
+        ids = Page(render(given)).ids
+        assert (ids.index(section) < ids.index("results")) == leads
+
+
 @pytest.mark.parametrize("letters", [False, True])
 def test_page_of_language_models(letters):
     text = render(language_report(letters=letters))

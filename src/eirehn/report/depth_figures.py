@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 
-from .content import DepthHistogram, EarlyCurve, Example, Passage, Saving, TrueDepth, WordGroups
+from .content import DepthHistogram, EarlyCurve, Example, Passage, Report, Saving, TrueDepth, WordGroups
 from .figures import (
     DASHED,
     DASHES,
@@ -42,6 +42,14 @@ SAME = 0.05
 """Inner steps that a reader would not see as different."""
 _FAMILY = re.compile(r"[\s,(]+(?=(?:penalty|depth)\b)", re.IGNORECASE)
 _POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def differs(report: Report) -> bool:
+    """Whether depth differs, for a reader to see, within a sequence that the report shows."""
+    spent: list[Sequence[float]] = [example.spent for example in report.examples]
+    spent += [window.depth for window in report.windows]
+    spent += [passage.depth for passage in report.passages if passage.taken is None]
+    return any(max(depths) - min(depths) >= SAME for depths in spent)
 
 
 def mean_depth(histogram: DepthHistogram) -> float:
