@@ -335,7 +335,10 @@ def moved(
     turns = np.stack([_turns(each, x.size(1), tilt, gain) for each in random])  # (M, B, 3, 3)
     matrix, middle, unit = (sent(each, x) for each in (turns, mean.reshape(3, 3), scale.reshape(3, 3)))
     vectors = x.unflatten(3, (-1, 3, 3)) * unit + middle  # (M, B, T, frame, 3 vectors, 3)
-    turned = torch.einsum("mbtfvi,mbji->mbtfvj", vectors, matrix)
+    # Not a matrix product, which rounds differently from processor to processor.
+    axes = zip(vectors.unbind(-1), matrix[:, :, None, None, None].unbind(-1), strict=True)
+    x, y, z = (value.unsqueeze(-1) * axis for value, axis in axes)  # (M, B, T, frame, 3 vectors, 3)
+    turned = x + y + z
     return (((turned - middle) / unit).flatten(3), *rest)
 
 
