@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from eirehn.ops.dispatch import HAS_TRITON
 from eirehn.ops.reference import unfused
 from eirehn.ops.triton import GATED, KINDS, Launch, backward, forward, large
-from eirehn.ops.weights import Weights
+from eirehn.ops.weights import Arguments, Weights
 from helpers.systems import largest_error
 
 CUDA = torch.cuda.is_available()
@@ -150,7 +150,8 @@ def expected(case: Case, problem: Problem) -> dict[str, Tensor]:
     mask = None if problem.mask is None else problem.mask.cpu().double()
     weights = Weights(**{name: leaves.get(name) for name in Weights._fields})
     kind = "none" if case.kind in ("RHN", "SRHN") else case.kind
-    out, depth, cost = unfused(leaves["u"], leaves["h0"], mask, weights, case.sizes, kind, case.R, case.reverse)
+    given = Arguments(leaves["u"], leaves["h0"], mask, weights, case.sizes, kind, case.R, case.reverse)
+    out, depth, cost = unfused(given)
     loss = (out * problem.d_out.cpu().double()).sum()
     if problem.d_cost is not None:
         loss = loss + (cost * problem.d_cost.cpu().double()).sum()
