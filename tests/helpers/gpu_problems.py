@@ -211,16 +211,6 @@ def check(case: Case) -> None:
     assert not wrong, f"{case}: {wrong}"
 
 
-def no_samples(kernels: Any) -> None:
-    """Nothing in, nothing out, and gradients of zero."""
-    problem = make(Case(sizes=(1,)), DEVICE)
-    arguments = (problem.u[:, :0], problem.h0[:, :0], problem.weights, problem.batch_sizes * 0, problem.offsets)
-    out, depth, cost = kernels.forward(*arguments, kind="paper", max_depth=3)
-    d_u, d_h0, grads = kernels.backward(*arguments, out, out, cost, kind="paper", max_depth=3)
-    assert (out.shape, depth.shape, d_u.shape, d_h0.shape) == ((1, 0, 3), (1, 0), (1, 0, 9), (1, 0, 3))
-    assert not any(grad.any() for grad in grads if grad is not None)
-
-
 def nan_stays_in_its_sample(case: Case) -> None:
     problem = make(case, DEVICE)
     clean = found(case, problem)
