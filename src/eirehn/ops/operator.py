@@ -25,7 +25,7 @@ from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 from ..cells import EIREHNCell, RecurrentCell
 from ..cells.base import at_least_float32, traced, transformed
 from . import dispatch, kernels
-from .reference import Scan, masked_rows, unfused
+from .reference import Scan, gradients, masked_rows, unfused
 from .weights import Arguments, Weights, halved, weights_of
 
 if TYPE_CHECKING:
@@ -206,11 +206,7 @@ def _differentiate_twice(ctx: Any, d_found: list[Tensor | None]) -> tuple[Any, .
         tops = [_leaf(d_out), _leaf(d_cost)]
         out, _, cost = unfused(given)
         below = [each for each in (given.u, given.h0, *given.weights) if each is not None]
-        # At fixed depth the cost is a constant, whatever gradient comes in at it.
-        above = [(y, d) for y, d in zip((out, cost), tops, strict=True) if d is not None and y.requires_grad]
-        first = torch.autograd.grad(
-            [y for y, _ in above], below, [d for _, d in above], create_graph=True, materialize_grads=True
-        )
+        first = gradients((out, cost), tops, below)
         wanted = [(f, d) for f, d in zip(first, d_found, strict=True) if d is not None and f.requires_grad]
         sources = [each for each in (*below, *tops) if each is not None]
         second = torch.autograd.grad([f for f, _ in wanted], sources, [d for _, d in wanted], allow_unused=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -144,6 +144,14 @@ def _member(given: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     scan: Scan = torch.func.functional_call(Frame(cell), own, (steps, u, batch_sizes, h0, constants), options)
     assert scan.cost is not None
     return scan.out, in_rows(scan.depth, batch_sizes), in_rows(scan.cost, batch_sizes)
+
+
+def gradients(results: Sequence[Tensor], above: Sequence[Tensor | None], below: Sequence[Tensor]) -> Any:
+    """Of `below`, given those of `out` and `cost`, as differentiable functions of everything."""
+    # At fixed depth the cost is a constant, whatever gradient comes in at it.
+    pairs = [(y, d) for y, d in zip(results, above, strict=True) if d is not None and y.requires_grad]
+    outputs, tops = [y for y, _ in pairs], [d for _, d in pairs]
+    return torch.autograd.grad(outputs, below, tops, create_graph=True, materialize_grads=True)
 
 
 def in_rows(values: Tensor, batch_sizes: list[int]) -> Tensor:
