@@ -4,40 +4,25 @@ import numpy as np
 import pytest
 import torch
 from helpers.quick import quick
-from helpers.systems import ELASTIC, HIGHWAY, SYSTEMS, draw, joined, make, oracle_run, parts
+from helpers.systems import ELASTIC, SYSTEMS, draw, joined, make, oracle_run, parts
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
 @pytest.mark.parametrize(("inputs", "hidden", "hyper"), [(3, 5, None), (1, 1, None), (2, 4, 7)])
-def test_against_the_oracle(name, inputs, hidden, hyper):
+@pytest.mark.parametrize("cap", [None, 1, 2, 3])
+def test_against_the_oracle(name, inputs, hidden, hyper, cap):
     options = {"hyper_size": hyper} if hyper and name.startswith("EIREHN") else {}
     layer = make(name, inputs, hidden, seed=hidden, **options)
     x, h0 = draw(layer, 6, 7)
-    out, h_n, depth, cost = layer(x, h0, return_depth=True, return_cost=True)
-    expected = oracle_run(name, layer, 0, x, joined(h0)[0])
+    out, h_n, depth, cost = layer(x, h0, max_depth=cap, return_depth=True, return_cost=True)
+    expected = oracle_run(name, layer, 0, x, joined(h0)[0], max_depth=cap)
     np.testing.assert_allclose(out.detach(), expected.out, rtol=0, atol=1e-12)
     np.testing.assert_allclose(joined(h_n)[0].detach(), expected.h_n, rtol=0, atol=1e-12)
     np.testing.assert_array_equal(depth[0], expected.depth)
     np.testing.assert_allclose(cost[0].detach(), expected.cost, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("name", ELASTIC)
-def test_the_oracle_test_sees_different_depths(name):
-    layer = make(name, 3, 5, seed=5)
-    depth = layer(*draw(layer, 6, 7), return_depth=True)[2]
-    assert depth.unique().numel() >= 2
-
-
-@pytest.mark.parametrize("name", HIGHWAY)
-@pytest.mark.parametrize("cap", [1, 2, 3])
-def test_a_cap_at_call_time_is_a_shallower_network(name, cap):
-    layer = make(name, 3, 5)
-    x, h0 = draw(layer, 4, 3)
-    out, _, depth = layer(x, h0, max_depth=cap, return_depth=True)
-    expected = oracle_run(name, layer, 0, x, h0[0], max_depth=cap)
-    np.testing.assert_allclose(out.detach(), expected.out, rtol=0, atol=1e-12)
-    np.testing.assert_array_equal(depth[0], expected.depth)
-    assert depth.max() <= cap
+    assert cap is None or depth.max() <= cap
+    if name in ELASTIC and hidden == 5 and cap is None:
+        assert depth.unique().numel() >= 2
 
 
 @pytest.mark.parametrize("name", SYSTEMS)

@@ -38,46 +38,44 @@ def draw(layer, steps, batch, *, seed=1):
     return x, tuple(states) if isinstance(layer, eirehn.LSTM) else states[0]
 
 
-def gradients(results, layer, *inputs):
-    """Of a sum that weighs every number of the results differently."""
-    loss = sum((part * torch.linspace(-1, 2, part.numel()).view(part.shape)).sum() for part in results)
-    return torch.autograd.grad(loss, [*layer.parameters(), *inputs])
-
-
 def close(left, right, tolerance=1e-11):
     torch.testing.assert_close(left, right, rtol=0, atol=tolerance)
 
 
-@given(names, small, small, small, small, layouts, st.booleans(), seeds)
-def test_outputs_states_and_gradients_are_those_of_torch(name, steps, batch, inputs, hidden, layout, packed, seed):
+FORMS = ["time first", "batch first", "unbatched", "packed", "no state"]
+
+
+def formed(form, layer, x, h0):
+    """The input (T, B, X) and the states as `form` says."""
+    layer.batch_first = form in ("batch first", "unbatched")  # without a batch it is ignored, as torch does
+    if form == "batch first":
+        x = x.transpose(0, 1)
+    elif form == "packed":
+        x = pack_padded_sequence(x, [1 + (2 + 3 * k) % len(x) for k in range(x.size(1))], enforce_sorted=False)
+    elif form == "unbatched":
+        x, h0 = x[:, 0], tuple(part[:, 0] for part in h0) if isinstance(h0, tuple) else h0[:, 0]
+    return x, None if form == "no state" else h0
+
+
+def results_of(call, module, x, h0, *leaves):
+    """Of a layer: outputs, last states, and the gradients of a sum that weighs each of their numbers differently,
+    with respect to `leaves` and the trained parameters of `module`."""
+    torch.manual_seed(5)
+    out, h_n = call(x, h0)
+    found = (out.data if isinstance(out, PackedSequence) else out, *parts(h_n))
+    loss = sum((part * torch.linspace(-1, 2, part.numel()).view(part.shape)).sum() for part in found)
+    trained = [p for p in module.parameters() if p.requires_grad]
+    return *found, *torch.autograd.grad(loss, [*trained, *leaves], allow_unused=True, retain_graph=True)
+
+
+@given(names, small, small, small, small, layouts, st.sampled_from(FORMS), seeds)
+def test_outputs_states_and_gradients_are_those_of_torch(name, steps, batch, inputs, hidden, layout, form, seed):
     layer = make(name, inputs, hidden, seed=seed, **layout)
+    leaves = [part.requires_grad_() for each in draw(layer, steps, batch) for part in parts(each)]
+    given = formed(form, layer, leaves[0], tuple(leaves[1:]) if name == "LSTM" else leaves[1])
     twin = layer.to_torch()
     assert type(twin) is getattr(nn, name)
-    x, h0 = draw(layer, steps, batch)
-    x.requires_grad_()
-    for part in parts(h0):
-        part.requires_grad_()
-    lengths = [1 + (seed + 3 * k) % steps for k in range(batch)]
-    found = []
-    for module in (twin, layer):
-        given = pack_padded_sequence(x, lengths, enforce_sorted=False) if packed else x
-        out, h_n = module(given, h0)
-        out = out.data if isinstance(out, PackedSequence) else out
-        results = (out, *parts(h_n))
-        trained = nn.Module()
-        trained.parameters = lambda module=module: (p for p in module.parameters() if p.requires_grad)
-        found.append((*results, *gradients(results, trained, x, *parts(h0))))
-    for theirs, ours in zip(*found, strict=True):
-        close(ours, theirs)
-
-
-@pytest.mark.parametrize(("name", "hidden", "count"), [("RNN", 20, 502), ("GRU", 20, 1422), ("LSTM", 20, 1882)])
-def test_parameters_with_a_head_of_two(name, hidden, count):
-    layer = make(name, 2, hidden)
-    modules = (layer, nn.Linear(hidden, 2))
-    assert sum(p.numel() for module in modules for p in module.parameters()) == count
-    assert all(p.requires_grad for p in layer.parameters())
-    assert set(layer.state_dict()) == {"weight_ih_l0", "weight_hh_l0", "bias_ih_l0"}
+    close(results_of(layer, layer, *given, *leaves), results_of(twin, twin, *given, *leaves))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -100,6 +98,7 @@ def test_weights_go_to_torch_and_back(name):
     layer = make(name, num_layers=2, bidirectional=True, batch_first=True, dropout=0.25).eval()
     twin = layer.to_torch()
     assert repr(twin) == repr(layer)
+    assert all(p.requires_grad for p in layer.parameters())
     assert not twin.training
     assert sum(p.numel() for p in twin.parameters() if p.requires_grad) == sum(
         p.numel() for p in layer.parameters()
@@ -185,30 +184,19 @@ def test_export_compilation_and_checkpointing(name):
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.parametrize("form", ["time first", "batch first", "unbatched", "no state"])
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_dropout_between_layers_is_torch_s(name, form, bidirectional):
     """On a CPU torch drops there by the same draws: outputs, states and gradients of three layers are the same."""
-    layer = make(name, num_layers=3, dropout=0.4, bidirectional=bidirectional, batch_first=form == "batch first")
+    layer = make(name, num_layers=3, dropout=0.4, bidirectional=bidirectional)
     layer.layer_by_layer = True
-    x, h0 = draw(layer, 5, 1 if form == "unbatched" else 3)
-    if form == "batch first":
-        x = x.transpose(0, 1)
-    if form == "unbatched":
-        x, h0 = x[:, 0], tuple(part[:, 0] for part in parts(h0))
-        h0 = h0 if name == "LSTM" else h0[0]
-    x.requires_grad_()
-    found = []
-    for module in (layer, layer.to_torch()):
-        torch.manual_seed(5)
-        out, h_n = module(x, None if form == "no state" else h0)
-        results = (out, *parts(h_n))
-        trained = [p for p in module.parameters() if p.requires_grad]
-        found.append((*results, *gradients(results, nn.ParameterList(trained), x)))
-    for ours, theirs in zip(*found, strict=True):
-        close(ours, theirs)
-    torch.manual_seed(6)
-    assert not torch.equal(layer(x)[0], found[0][0])
+    x, h0 = draw(layer, 5, 3)
+    given = formed(form, layer, x.requires_grad_(), h0)
+    twin = layer.to_torch()
+    found = results_of(layer, layer, *given, x)
+    close(found, results_of(twin, twin, *given, x))
+    out = layer.eval()(*given)[0]
+    assert not torch.equal(out.data if form == "packed" else out, found[0])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -217,31 +205,13 @@ def test_dropout_between_layers_with_weights_from_elsewhere(name):
     layer = make(name, num_layers=3, dropout=0.4)
     layer.layer_by_layer = True
     frame = copy.deepcopy(layer).to("meta")
-    x, h0 = draw(layer, 5, 3)
-    found = []
-    for call in (lambda: functional_call(frame, dict(layer.named_parameters()), (x, h0)), lambda: layer(x, h0)):
-        torch.manual_seed(5)
-        out, h_n = call()
-        results = (out, *parts(h_n))
-        found.append((*results, *gradients(results, layer)))
-    for ours, theirs in zip(*found, strict=True):
+    given = draw(layer, 5, 3)
+
+    def call(*given):
+        return functional_call(frame, dict(layer.named_parameters()), given)
+
+    for ours, theirs in zip(results_of(call, layer, *given), results_of(layer, layer, *given), strict=True):
         assert torch.equal(ours, theirs)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_dropout_between_layers_of_packed_sequences_is_torch_s(name):
-    layer = make(name, num_layers=3, dropout=0.4)
-    layer.layer_by_layer = True
-    x, h0 = draw(layer, 5, 3)
-    packed = pack_padded_sequence(x, [2, 5, 3], enforce_sorted=False)
-    found = []
-    for module in (layer, layer.to_torch()):
-        torch.manual_seed(5)
-        out, h_n = module(packed, h0)
-        found.append((out.data, *parts(h_n)))
-    for ours, theirs in zip(*found, strict=True):
-        close(ours, theirs)
-    assert not torch.equal(layer.eval()(packed, h0)[0].data, found[0][0])
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -301,17 +271,6 @@ def test_autocast_on_any_cpu(name, options, dtype, there, monkeypatch):
     torch.testing.assert_close(out.float(), expected, rtol=0, atol=4 * rounding)
     assert joined(h_n).shape == joined(hx).shape
     assert all(parameter.grad.isfinite().all() for parameter in layer.parameters())
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_unbatched(name):
-    layer = make(name, num_layers=2, batch_first=True)
-    x, h0 = draw(layer, 4, 1)
-    alone = tuple(part[:, 0] for part in parts(h0))
-    alone = alone if name == "LSTM" else alone[0]
-    out, h_n = layer(x[:, 0], alone)
-    close(out, layer(x.transpose(0, 1), h0)[0][0])
-    assert joined(h_n).shape == joined(alone).shape
 
 
 @pytest.mark.parametrize("name", NAMES)

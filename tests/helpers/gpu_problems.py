@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from eirehn.ops.dispatch import HAS_TRITON
 from eirehn.ops.reference import unfused
 from eirehn.ops.triton import GATED, KINDS, Launch, backward, forward, large
-from eirehn.ops.weights import Weights
+from eirehn.ops.weights import Arguments, Weights
 from helpers.systems import largest_error
 
 CUDA = torch.cuda.is_available()
@@ -150,7 +150,8 @@ def expected(case: Case, problem: Problem) -> dict[str, Tensor]:
     mask = None if problem.mask is None else problem.mask.cpu().double()
     weights = Weights(**{name: leaves.get(name) for name in Weights._fields})
     kind = "none" if case.kind in ("RHN", "SRHN") else case.kind
-    out, depth, cost = unfused(leaves["u"], leaves["h0"], mask, weights, case.sizes, kind, case.R, case.reverse)
+    given = Arguments(leaves["u"], leaves["h0"], mask, weights, case.sizes, kind, case.R, case.reverse)
+    out, depth, cost = unfused(given)
     loss = (out * problem.d_out.cpu().double()).sum()
     if problem.d_cost is not None:
         loss = loss + (cost * problem.d_cost.cpu().double()).sum()
@@ -208,16 +209,6 @@ def check(case: Case) -> None:
     assert depth == 0 or case.dtype != torch.float32, case
     wrong = {name: f"{error:.1e}" for name, error in table.items() if not error <= TOLERANCE[case.dtype]}
     assert not wrong, f"{case}: {wrong}"
-
-
-def no_samples(kernels: Any) -> None:
-    """Nothing in, nothing out, and gradients of zero."""
-    problem = make(Case(sizes=(1,)), DEVICE)
-    arguments = (problem.u[:, :0], problem.h0[:, :0], problem.weights, problem.batch_sizes * 0, problem.offsets)
-    out, depth, cost = kernels.forward(*arguments, kind="paper", max_depth=3)
-    d_u, d_h0, grads = kernels.backward(*arguments, out, out, cost, kind="paper", max_depth=3)
-    assert (out.shape, depth.shape, d_u.shape, d_h0.shape) == ((1, 0, 3), (1, 0), (1, 0, 9), (1, 0, 3))
-    assert not any(grad.any() for grad in grads if grad is not None)
 
 
 def nan_stays_in_its_sample(case: Case) -> None:

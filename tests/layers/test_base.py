@@ -7,7 +7,7 @@ from helpers.systems import ELASTIC, HIGHWAY, KINDS, SYSTEMS, draw, joined, make
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
-from torch.nn.utils.rnn import pack_padded_sequence, pack_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 import eirehn
 
@@ -48,14 +48,20 @@ def test_shapes_are_those_of_torch(name, steps, batch, inputs, hidden, layout, s
     assert cost.dtype == torch.float64
 
 
-@given(systems, small, small, layouts, seeds)
-def test_batch_first_only_swaps_axes(name, steps, batch, layout, seed):
+@given(systems, small, small, layouts, st.booleans(), seeds)
+def test_batch_first_only_swaps_axes(name, steps, batch, layout, packed, seed):
     layer = make(name, 2, 3, seed=seed, **layout)
     x, h0 = draw(layer, steps, batch)
-    out, h_n, depth, cost = layer(x, h0, return_depth=True, return_cost=True)
-    layer.batch_first = True
-    swapped = layer(x.transpose(0, 1), h0, return_depth=True, return_cost=True)
-    assert torch.equal(swapped[0], out.transpose(0, 1))
+    runs = []
+    for swapped in (False, True):
+        layer.batch_first = swapped
+        given = x.transpose(0, 1) if swapped else x
+        if packed:  # its rows lie the same way
+            lengths = [1 + (2 + 3 * k) % steps for k in range(batch)]
+            given = pack_padded_sequence(given, lengths, batch_first=swapped, enforce_sorted=False)
+        runs.append(layer(given, h0, return_depth=True, return_cost=True))
+    (out, h_n, depth, cost), swapped = runs
+    assert torch.equal(swapped[0].data, out.data if packed else out.transpose(0, 1))
     assert torch.equal(joined(swapped[1]), joined(h_n))
     assert torch.equal(swapped[2], depth.transpose(1, 2))
     assert torch.equal(swapped[3], cost.transpose(1, 2))
@@ -135,17 +141,6 @@ def test_chunks_with_carried_state_are_the_whole(name, steps, batch, cut, seed):
     close(joined(last), joined(h_n))
 
 
-@given(systems, small, st.permutations(range(4)), layouts, seeds)
-def test_permuting_the_batch_permutes_the_result(name, steps, order, layout, seed):
-    layer = make(name, 2, 3, seed=seed, **layout)
-    x, h0 = draw(layer, steps, 4)
-    out, h_n, depth = layer(x, h0, return_depth=True)
-    shuffled = layer(x[:, order], pick(h0, order), return_depth=True)
-    close(shuffled[0], out[:, order])
-    close(joined(shuffled[1]), joined(h_n)[:, order])
-    assert torch.equal(shuffled[2], depth[..., order])
-
-
 @given(systems, small, small, seeds)
 def test_bidirectional_is_two_layers(name, steps, batch, seed):
     both = make(name, 2, 3, seed=seed, bidirectional=True)
@@ -188,120 +183,50 @@ def test_depth_keeps_its_bounds(name, steps, batch, max_depth, seed):
     assert (depth <= bound.amax(1)[:, None, None]).all()
 
 
-@pytest.mark.parametrize("name", ELASTIC)
-def test_one_deep_sample_does_not_change_the_others(name):
-    """The loop runs to the deepest sample; a sample that ended before keeps its bits."""
-    layer = make(name, 2, 3)
-    x, h0 = draw(layer, 5, 4)
-    full = layer(x, h0, return_depth=True)
-    depth = full[2]
-    assert (depth.amin(2) < depth.amax(2)).any()
-    for index in range(4):
-        alone = layer(x[:, index : index + 1], h0[:, index : index + 1], return_depth=True)
-        close(full[0][:, index], alone[0][:, 0])
-        assert torch.equal(depth[..., index], alone[2][..., 0])
-
-
-def masks_of(layer, x, seed):
-    """Runs a layer in training with dropout, and finds its masks by replaying the generator."""
-    torch.manual_seed(seed)
-    results = layer(x)
-    torch.manual_seed(seed)
-    ones = torch.ones(x.size(1), layer.input_size, dtype=x.dtype)
-    x_mask = nn.functional.dropout(ones, layer.input_dropout)
-    h_mask = nn.functional.dropout(ones.new_ones(x.size(1), layer.hidden_size), layer.hidden_dropout)
-    return results, x_mask, h_mask
-
-
 @pytest.mark.parametrize("name", HIGHWAY)
-def test_dropout_of_the_matrix_products_against_the_oracle(name):
-    layer = make(name, 4, 5, input_dropout=0.4, hidden_dropout=0.3)
-    x, _ = draw(layer, 6, 3)
-    (out, _), x_mask, h_mask = masks_of(layer, x, 11)
-    assert set(x_mask.unique().tolist()) == {0.0, 1 / 0.6}
-    expected = oracle_run(name, layer, 0, x, torch.zeros(3, 5), x_mask=x_mask, h_mask=h_mask)
-    np.testing.assert_allclose(out.detach(), expected.out, rtol=0, atol=1e-12)
+@pytest.mark.parametrize("lengths", [[6, 6, 6], [6, 4, 1]], ids=["equal", "packed"])
+@pytest.mark.parametrize("probabilities", [(0.4, 0.3), (1.0, 1.0)], ids=["some", "all"])
+def test_dropout_of_the_matrix_products_against_the_oracle(name, lengths, probabilities):
+    """Its masks, which replaying the generator gives, are those of the sequences, kept over time and depth."""
+    layer = make(name, 4, 5, input_dropout=probabilities[0], hidden_dropout=probabilities[1])
+    x, h0 = draw(layer, 6, 3)
+
+    def run():
+        torch.manual_seed(11)
+        if lengths[-1] == 6:
+            return layer(x, h0)[0]
+        return pad_packed_sequence(layer(pack_padded_sequence(x, lengths), h0)[0])[0]
+
+    trained = run()
     layer.eval()
-    plain = oracle_run(name, layer, 0, x, torch.zeros(3, 5))
-    np.testing.assert_allclose(layer(x)[0].detach(), plain.out, rtol=0, atol=1e-12)
-
-
-def test_dropout_of_one_cuts_the_products_and_no_more():
-    layer = make("SRHN", 2, 3, input_dropout=1.0, hidden_dropout=1.0)
-    x, h0 = draw(layer, 1, 2)
-    s, t = torch.tanh(layer.cells[0].b[:3]), torch.sigmoid(layer.cells[0].b[3:])
-    expected = h0[0]
-    for _ in range(4):
-        expected = t * s + (1 - t) * expected
-    close(layer(x, h0)[0][0], expected)
+    plain = run()
+    torch.manual_seed(11)
+    sizes = zip((4, 5), probabilities, strict=True)
+    masks = [nn.functional.dropout(torch.ones(3, size, dtype=x.dtype), each) for size, each in sizes]
+    for out, (x_mask, h_mask) in ((trained, masks), (plain, (None, None))):
+        expected = oracle_run(name, layer, 0, x, h0[0], x_mask=x_mask, h_mask=h_mask, lengths=lengths)
+        np.testing.assert_allclose(out.detach(), expected.out, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("name", KINDS)
 def test_dropout_between_layers(name):
+    """Spares the input of the first layer, and inference."""
     layer = make(name, 2, 3, num_layers=2, dropout=0.5)
-    x, _ = draw(layer, 4, 2)
-    torch.manual_seed(0)
-    trained = layer(x)[0]
-    layer.eval()
-    assert not torch.equal(trained, layer(x)[0])
-    layer.train()
-    layer.dropout = 1.0
-    silent = layer(x)[0]
-    upper = make(name, 3, 3)
-    upper.cells[0].load_state_dict(layer.cells[1].state_dict())
-    close(silent, upper(torch.zeros(4, 2, 3, dtype=x.dtype))[0])
-
-
-@pytest.mark.parametrize("name", KINDS)
-def test_dropout_spares_the_input_of_the_first_layer_and_inference(name):
-    layer = make(name, 2, 3, num_layers=2, dropout=1.0)
-    x, _ = draw(layer, 4, 2)
-    lower = make(name, 2, 3)
+    lower, upper = make(name, 2, 3), make(name, 3, 3)
     lower.cells[0].load_state_dict(layer.cells[0].state_dict())
-    close(joined(layer(x)[1])[:1], joined(lower(x)[1]))
-    layer.eval()
-    whole = layer(x)[0]
-    layer.dropout = 0.0
-    assert torch.equal(layer(x)[0], whole)
-
-
-@pytest.mark.parametrize("name", HIGHWAY)
-def test_dropout_masks_belong_to_their_sequences_in_a_packed_batch(name):
-    layer = make(name, 4, 5, input_dropout=0.4, hidden_dropout=0.3)
-    x, _ = draw(layer, 6, 3)
-    lengths = [6, 4, 1]
-    torch.manual_seed(11)
-    out, _ = layer(pack_padded_sequence(x, lengths))
-    _, x_mask, h_mask = masks_of(layer, x, 11)
-    expected = oracle_run(
-        name, layer, 0, x, torch.zeros(3, 5), x_mask=x_mask, h_mask=h_mask, lengths=np.array(lengths)
-    )
-    np.testing.assert_allclose(pad_packed_sequence(out)[0].detach(), expected.out, rtol=0, atol=1e-12)
+    upper.cells[0].load_state_dict(layer.cells[1].state_dict())
+    x, _ = draw(layer, 4, 2)
+    assert not torch.equal(layer(x)[0], layer.eval()(x)[0])
+    close(layer(x)[0], upper(lower(x)[0])[0])
+    layer.train().dropout = 1.0
+    silent, h_n = layer(x)
+    close(silent, upper(torch.zeros(4, 2, 3, dtype=x.dtype))[0])
+    close(joined(h_n)[:1], joined(lower(x)[1]))
 
 
 def test_dropout_of_a_single_layer_warns_as_torch_does():
     with pytest.warns(UserWarning, match="dropout option adds dropout after all but last recurrent layer"):
         eirehn.EIREHN(2, 3, dropout=0.5)
-
-
-def test_a_packed_batch_counts_samples_first_with_batch_first():
-    layer = make("EIREHN-paper", 2, 3)
-    x, h0 = draw(layer, 5, 3)
-    packed = pack_padded_sequence(x, [2, 5, 3], enforce_sorted=False)
-    depth, cost = layer(packed, h0, return_depth=True, return_cost=True)[2:]
-    layer.batch_first = True
-    swapped = layer(packed, h0, return_depth=True, return_cost=True)[2:]
-    assert swapped[0].shape == (1, 3, 5)
-    assert torch.equal(swapped[0], depth.transpose(1, 2))
-    assert torch.equal(swapped[1], cost.transpose(1, 2))
-
-
-def test_a_packed_list_of_sequences():
-    layer = make("EIREHN-paper", 2, 3)
-    x = [torch.randn(n, 2, dtype=torch.float64) for n in (2, 5, 3)]
-    out, h_n = layer(pack_sequence(x, enforce_sorted=False))
-    close(h_n[0, 1], layer(x[1])[1][0])
-    assert isinstance(out, nn.utils.rnn.PackedSequence)
 
 
 def test_an_empty_batch_gives_an_empty_result():

@@ -43,19 +43,17 @@ def test_depths(kind, value, error):
         kind(2, 3, **{name: value})
 
 
-@pytest.mark.parametrize("kind", [*LAYERS, *BASELINES])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        *((kind, "dropout") for kind in [*LAYERS, *BASELINES]),
+        *((kind, name) for kind in LAYERS[:-1] for name in ("input_dropout", "hidden_dropout")),
+    ],
+)
 @pytest.mark.parametrize("value", [-0.1, 1.1, math.nan, "half", True, None])
-def test_dropout(kind, value):
-    with pytest.raises(ValueError, match=r"dropout should be a number in range \[0, 1\]"):
-        kind(2, 3, 2, dropout=value)
-
-
-@pytest.mark.parametrize("kind", LAYERS[:-1])
-@pytest.mark.parametrize("name", ["input_dropout", "hidden_dropout"])
-@pytest.mark.parametrize("value", [-0.1, 1.1, math.nan])
-def test_dropout_of_the_products(kind, name, value):
-    with pytest.raises(ValueError, match=name + r" should be a number in range \[0, 1\]"):
-        kind(2, 3, **{name: value})
+def test_dropout(kind, name, value):
+    with pytest.raises(ValueError, match=rf"^{name} should be a number in range \[0, 1\]"):
+        kind(2, 3, 2, **{name: value})
 
 
 @pytest.mark.parametrize("kind", [*LAYERS, *BASELINES])
@@ -76,31 +74,28 @@ def test_options(kind, options, error, message):
         kind(2, 3, **options)
 
 
-@pytest.mark.parametrize("kind", [eirehn.EIREHN, eirehn.EIREHNCell])
-def test_eirehn_options(kind):
-    with pytest.raises(ValueError, match=r"weight_update must be one of paper, .*, got 'diagonal'"):
-        kind(2, 3, weight_update="diagonal")
-    with pytest.raises(ValueError, match="weight_update must be one of"):
-        kind(2, 3, weight_update=None)
-    with pytest.raises(ValueError, match="hyper_size must be greater than zero"):
-        kind(2, 3, hyper_size=0)
-    with pytest.raises(TypeError, match="hyper_size should be of type int"):
-        kind(2, 3, hyper_size=1.5)
+OWN = {
+    "EIREHN": [
+        ({"weight_update": "diagonal"}, ValueError, r"weight_update must be one of paper, .*, got 'diagonal'"),
+        ({"weight_update": None}, ValueError, "weight_update must be one of"),
+        ({"hyper_size": 0}, ValueError, "hyper_size must be greater than zero"),
+        ({"hyper_size": 1.5}, TypeError, "hyper_size should be of type int"),
+    ],
+    "ACT": [
+        ({"cell": "TCN"}, ValueError, "cell must be one of RNN, GRU, LSTM, got 'TCN'"),
+        *(({"epsilon": value}, ValueError, "epsilon must be") for value in (-0.1, 1.0, math.nan)),
+        *(({name: 0.5}, TypeError, name) for name in ("input_dropout", "hidden_dropout")),
+    ],
+}
 
 
-@pytest.mark.parametrize("name", ["input_dropout", "hidden_dropout"])
-def test_act_has_no_dropout_of_products(name):
-    with pytest.raises(TypeError, match=name):
-        eirehn.ACT(2, 3, **{name: 0.5})
-
-
-@pytest.mark.parametrize("kind", [eirehn.ACT, eirehn.ACTCell])
-def test_act_options(kind):
-    with pytest.raises(ValueError, match="cell must be one of RNN, GRU, LSTM, got 'TCN'"):
-        kind(2, 3, cell="TCN")
-    for epsilon in (-0.1, 1.0, math.nan):
-        with pytest.raises(ValueError, match="epsilon must be"):
-            kind(2, 3, epsilon=epsilon)
+@pytest.mark.parametrize("form", ["", "Cell"])
+@pytest.mark.parametrize(
+    ("kind", "options", "error", "message"), [(kind, *case) for kind, cases in OWN.items() for case in cases]
+)
+def test_options_of_one_system(kind, form, options, error, message):
+    with pytest.raises(error, match=message):
+        getattr(eirehn, kind + form)(2, 3, **options)
 
 
 @pytest.mark.parametrize(
@@ -124,19 +119,24 @@ def float64(*size):
     return torch.zeros(*size, dtype=torch.float64)
 
 
+def refuses(call, *cases):
+    """`cases`: what `call` is given, and its error and message."""
+    for given, error, message in cases:
+        with pytest.raises(error, match=message):
+            call(*given)
+
+
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_inputs(name):
     layer = make(name, 2, 3)
-    with pytest.raises(ValueError, match="Expected input to be 2D or 3D, got 1D instead"):
-        layer(float64(2))
-    with pytest.raises(ValueError, match="Expected input to be 2D or 3D, got 4D instead"):
-        layer(float64(1, 1, 1, 2))
-    with pytest.raises(ValueError, match=r"input.size\(-1\) must be equal to input_size. Expected 2, got 5"):
-        layer(float64(4, 3, 5))
-    with pytest.raises(ValueError, match="Expected sequence length to be larger than 0 in RNN"):
-        layer(float64(0, 3, 2))
-    with pytest.raises(TypeError, match="input should be a Tensor, got: list"):
-        layer([[1.0, 2.0]])
+    refuses(
+        layer,
+        ((float64(2),), ValueError, "Expected input to be 2D or 3D, got 1D instead"),
+        ((float64(1, 1, 1, 2),), ValueError, "Expected input to be 2D or 3D, got 4D instead"),
+        ((float64(4, 3, 5),), ValueError, r"input.size\(-1\) must be equal to input_size. Expected 2, got 5"),
+        ((float64(0, 3, 2),), ValueError, "Expected sequence length to be larger than 0 in RNN"),
+        (([[1.0, 2.0]],), TypeError, "input should be a Tensor, got: list"),
+    )
     for dtype in (torch.int64, torch.float32, torch.bool, torch.complex64):
         with pytest.raises(ValueError, match=rf"input dtype \({dtype}\) does not match weight dtype"):
             layer(float64(4, 3, 2).to(dtype))
@@ -148,38 +148,38 @@ def test_inputs(name):
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_states(name):
-    layer = make(name, 2, 3, num_layers=2)
     x = float64(4, 5, 2)
 
-    def state(*size):
-        return (float64(*size), float64(*size)) if name == "ACT-LSTM" else float64(*size)
+    def state(*size, dtype=torch.float64):
+        each = torch.zeros(*size, dtype=dtype)
+        return (each, each) if name == "ACT-LSTM" else each
 
-    for wrong in ((1, 5, 3), (2, 4, 3), (2, 5, 2)):
-        with pytest.raises(
-            ValueError, match=rf"Expected hidden size \(2, 5, 3\), got \[{', '.join(map(str, wrong))}\]"
-        ):
-            layer(x, state(*wrong))
-    with pytest.raises(ValueError, match="For batched 3-D input, hx should also be 3-D but got 2-D tensor"):
-        layer(x, state(2, 3))
-    with pytest.raises(ValueError, match="For unbatched 2-D input, hx should also be 2-D but got 3-D tensor"):
-        layer(x[:, 0], state(2, 1, 3))
-    with pytest.raises(ValueError, match=r"Expected hidden size \(2, 3\), got \[2, 4\]"):
-        layer(x[:, 0], state(2, 4))
-    with pytest.raises(TypeError, match="hx should be a"):
-        layer(x, "zeros")
-    for dtype in (torch.int64, torch.float32, torch.complex128):
-        wrong = torch.zeros(2, 5, 3, dtype=dtype)
-        hx = (wrong, wrong) if name == "ACT-LSTM" else wrong
-        with pytest.raises(ValueError, match=rf"hx dtype \({dtype}\) does not match weight dtype"):
-            layer(x, hx)
+    refuses(
+        make(name, 2, 3, num_layers=2),
+        ((x, state(1, 5, 3)), ValueError, r"Expected hidden size \(2, 5, 3\), got \[1, 5, 3\]"),
+        ((x, state(2, 4, 3)), ValueError, r"Expected hidden size \(2, 5, 3\), got \[2, 4, 3\]"),
+        ((x, state(2, 5, 2)), ValueError, r"Expected hidden size \(2, 5, 3\), got \[2, 5, 2\]"),
+        ((x, state(2, 3)), ValueError, "For batched 3-D input, hx should also be 3-D but got 2-D tensor"),
+        (
+            (x[:, 0], state(2, 1, 3)),
+            ValueError,
+            "For unbatched 2-D input, hx should also be 2-D but got 3-D tensor",
+        ),
+        ((x[:, 0], state(2, 4)), ValueError, r"Expected hidden size \(2, 3\), got \[2, 4\]"),
+        ((x, "zeros"), TypeError, "hx should be a"),
+        *(
+            ((x, state(2, 5, 3, dtype=dtype)), ValueError, rf"hx dtype \({dtype}\) does not match weight dtype")
+            for dtype in (torch.int64, torch.float32, torch.complex128)
+        ),
+    )
 
 
 def test_an_lstm_s_state_is_a_pair():
-    layer = make("ACT-LSTM", 2, 3)
-    with pytest.raises(TypeError, match=r"hx should be a pair of Tensors \(h, c\), got: Tensor"):
-        layer(float64(4, 5, 2), float64(1, 5, 3))
-    with pytest.raises(ValueError, match="h and c must have one shape"):
-        layer(float64(4, 5, 2), (float64(1, 5, 3), float64(1, 4, 3)))
+    refuses(
+        make("ACT-LSTM", 2, 3),
+        ((float64(4, 5, 2), float64(1, 5, 3)), TypeError, r"hx should be a pair of Tensors \(h, c\), got: Tensor"),
+        ((float64(4, 5, 2), (float64(1, 5, 3), float64(1, 4, 3))), ValueError, "h and c must have one shape"),
+    )
 
 
 @pytest.mark.parametrize("name", SYSTEMS)
@@ -217,21 +217,16 @@ def test_packed_sequences():
 
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_cells(name):
-    cell = make(name, 2, 3).cells[0]
-    wide = float64(5, 4)
-    with pytest.raises(ValueError, match=r"Expected hidden size \(5, 3\), got \[5, 4\]"):
-        cell(float64(5, 2), (wide, wide) if name == "ACT-LSTM" else wide)
-    with pytest.raises(ValueError, match="Expected input to be 1D or 2D, got 3D instead"):
-        cell(float64(1, 1, 2))
-    with pytest.raises(ValueError, match=r"input.size\(-1\) must be equal to input_size. Expected 2, got 3"):
-        cell(float64(3))
-    with pytest.raises(ValueError, match="does not match weight dtype"):
-        cell(float64(2).long())
-    with pytest.raises(TypeError, match="input should be a Tensor"):
-        cell(None)
-    wrong = float64(4, 3)
-    with pytest.raises(ValueError, match="Expected hidden size"):
-        cell(float64(5, 2), (wrong, wrong) if name == "ACT-LSTM" else wrong)
+    wrong = [(part, part) if name == "ACT-LSTM" else part for part in (float64(5, 4), float64(4, 3))]
+    refuses(
+        make(name, 2, 3).cells[0],
+        ((float64(5, 2), wrong[0]), ValueError, r"Expected hidden size \(5, 3\), got \[5, 4\]"),
+        ((float64(5, 2), wrong[1]), ValueError, "Expected hidden size"),
+        ((float64(1, 1, 2),), ValueError, "Expected input to be 1D or 2D, got 3D instead"),
+        ((float64(3),), ValueError, r"input.size\(-1\) must be equal to input_size. Expected 2, got 3"),
+        ((float64(2).long(),), ValueError, "does not match weight dtype"),
+        ((None,), TypeError, "input should be a Tensor"),
+    )
 
 
 def test_one_bias():

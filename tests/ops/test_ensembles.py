@@ -162,19 +162,6 @@ def test_hidden_dropout_of_every_member():
     assert close(out[1], layers[1](x[1], h0[1])[0])
 
 
-def gradients(frame, parameters, x, h0):
-    out = vmap(call_of(frame), in_dims=(0, None, None))(parameters, x, h0)[0]
-    return [out, *torch.autograd.grad(out.square().sum(), list(parameters.values()))]
-
-
-def single(name, batch, steps=10):
-    """Members of a size that is worth several threads, in float32."""
-    layers, parameters, frame = ensemble(name, hidden=20)
-    x, h0 = draw(layers[0], steps, batch)
-    parameters = {key: value.detach().float().requires_grad_() for key, value in parameters.items()}
-    return frame.float(), parameters, x.float(), h0.float()
-
-
 @pytest.fixture
 def _two_threads():
     before = torch.get_num_threads()
@@ -185,11 +172,18 @@ def _two_threads():
 
 @pytest.mark.usefixtures("_two_threads")
 def test_same_bits_twice_and_with_any_number_of_threads():
-    given = single("EIREHN-paper", 20)
-    first = gradients(*given)
-    assert all(torch.equal(a, b) for _ in range(5) for a, b in zip(first, gradients(*given), strict=True))
-    torch.set_num_threads(1)
-    assert all(torch.equal(a, b) for a, b in zip(first, gradients(*given), strict=True))
+    layers, parameters, frame = ensemble("EIREHN-paper", hidden=20)  # worth several threads
+    x, h0 = (each.float() for each in draw(layers[0], 10, 20))
+    parameters = {key: value.detach().float().requires_grad_() for key, value in parameters.items()}
+
+    def bits():
+        out = vmap(call_of(frame.float()), in_dims=(0, None, None))(parameters, x, h0)[0]
+        return [out, *torch.autograd.grad(out.square().sum(), list(parameters.values()))]
+
+    first = bits()
+    for threads in (2, 2, 2, 2, 2, 1):
+        torch.set_num_threads(threads)
+        assert all(torch.equal(a, b) for a, b in zip(first, bits(), strict=True))
 
 
 def test_many_gradients_at_once_are_refused_in_words():

@@ -12,7 +12,7 @@ import eirehn
 from eirehn.ops.dispatch import backend_for
 from eirehn.ops.operator import recurrence, recurrence_backward
 from eirehn.ops.reference import unfused
-from eirehn.ops.weights import Weights, weights_of
+from eirehn.ops.weights import Arguments, Weights, weights_of
 
 
 @pytest.fixture(autouse=True)
@@ -84,9 +84,8 @@ def test_opcheck(name):
 @pytest.mark.parametrize("name", FUSED)
 def test_the_plain_form_of_the_operator(name):
     *tensors, sizes, kind, depth, reverse, _ = arguments(name, mask=True)
-    u, h0, mask, *weights = tensors
     results = recurrence(*tensors, sizes, kind, depth, reverse, "cpu")
-    plain = unfused(u, h0, mask, Weights(*weights), sizes, kind, depth, reverse)
+    plain = unfused(Arguments(*tensors[:3], Weights(*tensors[3:]), sizes, kind, depth, reverse))
     assert same(results, plain)
 
 

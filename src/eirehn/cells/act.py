@@ -68,9 +68,6 @@ class ACTCell(RecurrentCell):
     def weight(self) -> Tensor:
         return self.w_p
 
-    def resolve_depth(self, max_depth: int | None) -> int:
-        return self.max_depth if max_depth is None else positive_int("max_depth", max_depth)
-
     def project(self, x: Tensor, *, keep_half: bool = False) -> Tensor:
         W_x = self.cell.weight_ih[:, : self.input_size]
         return product(x, W_x, self.cell.bias_ih, keep_half=keep_half)  # (…, G·H)

@@ -38,6 +38,7 @@ class RecurrentCell(nn.Module):
 
     reset_parameters: Callable[..., None]
     parameter_names: tuple[str, ...] = ()
+    max_depth: int
 
     def __init__(self, input_size: int, hidden_size: int, *, state_size: int | None = None) -> None:
         super().__init__()
@@ -67,7 +68,7 @@ class RecurrentCell(nn.Module):
 
     def resolve_depth(self, max_depth: int | None) -> int:
         """The number of inner steps allowed in this call."""
-        raise NotImplementedError
+        return self.max_depth if max_depth is None else positive_int("max_depth", max_depth)
 
     def weight(self) -> Tensor:
         """A parameter whose dtype and device are those of the cell."""

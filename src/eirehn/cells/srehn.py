@@ -92,9 +92,6 @@ class SREHNCell(RecurrentCell):
     def weight(self) -> Tensor:
         return self.W_x
 
-    def resolve_depth(self, max_depth: int | None) -> int:
-        return self.max_depth if max_depth is None else positive_int("max_depth", max_depth)
-
     def depth_bound(self) -> Tensor:
         """The paper's bound on the depth of each unit, `⌊log(β + e^α) / α⌋`, shape (H,)."""
         return depth_bound(*global_decay(self.alpha_hat.detach(), self.beta_hat.detach()))

@@ -50,6 +50,8 @@ class RHN(HighwayLayer):
     >>> out, h_n = RHN(9, 32, depth=3)(torch.randn(128, 4, 9))
     """
 
+    _cell: type[RHNCell] = RHNCell
+
     def __init__(
         self,
         input_size: int,
@@ -59,27 +61,17 @@ class RHN(HighwayLayer):
         depth: int = 5,
         **options: Unpack[HighwayOptions],
     ) -> None:
-        super().__init__(partial(RHNCell, depth=depth), input_size, hidden_size, num_layers, **options)
+        super().__init__(partial(self._cell, depth=depth), input_size, hidden_size, num_layers, **options)
         self.depth = depth
 
 
-class SRHN(HighwayLayer):
+class SRHN(RHN):
     """Recurrent highway network with one set of weights for all `depth` inner steps.
 
     >>> out, h_n = SRHN(9, 32, depth=3)(torch.randn(128, 4, 9))
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        num_layers: int = 1,
-        *,
-        depth: int = 5,
-        **options: Unpack[HighwayOptions],
-    ) -> None:
-        super().__init__(partial(SRHNCell, depth=depth), input_size, hidden_size, num_layers, **options)
-        self.depth = depth
+    _cell = SRHNCell
 
 
 class ElasticLayer(HighwayLayer):

@@ -12,7 +12,7 @@ It returns `out` (E, N, H), `depth` (E, N) int64 and `cost` (E, N).
 """
 
 # No postponed annotations here: torch reads an operator's schema off them.
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -25,8 +25,8 @@ from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 from ..cells import EIREHNCell, RecurrentCell
 from ..cells.base import at_least_float32, traced, transformed
 from . import dispatch, kernels
-from .reference import Scan, masked_rows, unfused
-from .weights import Weights, halved, weights_of
+from .reference import Scan, gradients, masked_rows, unfused
+from .weights import Arguments, Weights, halved, weights_of
 
 if TYPE_CHECKING:
     from .cpu.call import CellCall
@@ -132,11 +132,16 @@ _OPTIONS = "SymInt[] batch_sizes, str kind, SymInt max_depth, bool reverse, str 
 TENSORS = 3 + len(Weights._fields)  # u, h0, mask and the weights come first in both operators
 
 
+def _arguments(tensors: Iterable[Any], options: Iterable[Any]) -> Arguments:
+    u, h0, mask, *weights = tensors
+    return Arguments(u, h0, mask, Weights(*weights), *options)
+
+
 @torch.library.custom_op(
     "eirehn::recurrence", mutates_args=(), schema=f"({_TENSORS}, {_OPTIONS}) -> (Tensor, Tensor, Tensor)"
 )
 def recurrence(u: Tensor, h0: Tensor, mask: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
-    return kernels.forward(u, h0, mask, Weights(*rest[: TENSORS - 3]), *rest[TENSORS - 3 :])[:3]
+    return kernels.forward(_arguments((u, h0, mask, *rest[: TENSORS - 3]), rest[TENSORS - 3 :]))[:3]
 
 
 @torch.library.custom_op(
@@ -144,9 +149,9 @@ def recurrence(u: Tensor, h0: Tensor, mask: Tensor | None, *rest: Any) -> tuple[
     mutates_args=(),
     schema=f"({_TENSORS}, Tensor out, Tensor d_out, Tensor? d_cost, {_OPTIONS}) -> Tensor[]",
 )
-def recurrence_backward(u: Tensor, h0: Tensor, mask: Tensor | None, *rest: Any) -> list[Tensor]:
+def recurrence_backward(*given: Any) -> list[Tensor]:
     """The gradients of u, h0 and of each weight there is, in order."""
-    return kernels.backward(u, h0, mask, Weights(*rest[: TENSORS - 3]), *rest[TENSORS - 3 :])
+    return kernels.backward(_arguments(given[:TENSORS], given[TENSORS + 3 :]), *given[TENSORS : TENSORS + 3])
 
 
 @recurrence.register_fake
@@ -196,17 +201,12 @@ def _leaf(tensor: Tensor | None) -> Any:
 def _differentiate_twice(ctx: Any, d_found: list[Tensor | None]) -> tuple[Any, ...]:
     """The gradient's own gradient, through the plain path: rare, and not worth a kernel."""
     *tensors, _, d_out, d_cost = ctx.saved_tensors
-    batch_sizes, kind, max_depth, reverse, _ = ctx.options
     with torch.enable_grad():
-        u, h0, mask, *weights = map(_leaf, tensors)
+        given = _arguments(map(_leaf, tensors), ctx.options)
         tops = [_leaf(d_out), _leaf(d_cost)]
-        out, _, cost = unfused(u, h0, mask, Weights(*weights), batch_sizes, kind, max_depth, reverse)
-        below = [each for each in (u, h0, *weights) if each is not None]
-        # At fixed depth the cost is a constant, whatever gradient comes in at it.
-        above = [(y, d) for y, d in zip((out, cost), tops, strict=True) if d is not None and y.requires_grad]
-        first = torch.autograd.grad(
-            [y for y, _ in above], below, [d for _, d in above], create_graph=True, materialize_grads=True
-        )
+        out, _, cost = unfused(given)
+        below = [each for each in (given.u, given.h0, *given.weights) if each is not None]
+        first = gradients((out, cost), tops, below)
         wanted = [(f, d) for f, d in zip(first, d_found, strict=True) if d is not None and f.requires_grad]
         sources = [each for each in (*below, *tops) if each is not None]
         second = torch.autograd.grad([f for f, _ in wanted], sources, [d for _, d in wanted], allow_unused=True)
@@ -310,14 +310,14 @@ class KernelCall:
         self.options = options
 
     def forward(self, tensors: Sequence[Any], *, backward_follows: bool) -> tuple[Sequence[Tensor], Any]:
-        u, h0, mask, *weights = _as_ensemble(tensors)
-        keep = backward_follows and dispatch.is_large(h0.size(-1))
-        *results, kept = kernels.forward(u, h0, mask, Weights(*weights), *self.options, keep=keep)
+        given = _arguments(_as_ensemble(tensors), self.options)
+        keep = backward_follows and dispatch.is_large(given.h0.size(-1))
+        *results, kept = kernels.forward(given, keep=keep)
         return [each[0] for each in results], kept
 
     def backward(self, kept: Any, tensors: Sequence[Any], *given: Any, with_x: bool) -> list[Tensor | None]:
-        u, h0, mask, *weights = _as_ensemble(tensors)
-        found = kernels.backward(u, h0, mask, Weights(*weights), *_as_ensemble(given), *self.options, saved=kept)
+        arguments = _arguments(_as_ensemble(tensors), self.options)
+        found = kernels.backward(arguments, *_as_ensemble(given), saved=kept)
         return _in_place(tensors, [each[0] for each in found])
 
     def differentiable(self, tensors: Sequence[Any], *given: Any) -> list[Tensor | None]:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from ..cells import EIREHNCell, RecurrentCell, RHNCell, SREHNCell, SRHNCell
 from ..cells.base import Constants
-from .weights import Weights
+from .weights import Arguments, Weights
 
 
 class Scan(NamedTuple):
@@ -111,50 +111,47 @@ def states_before(out: Tensor, batch_sizes: list[int], first: Tensor, *, reverse
     return torch.cat([before[t] for t in steps])
 
 
-def unfused(
-    u: Tensor,
-    h0: Tensor,
-    mask: Tensor | None,
-    weights: Weights[Tensor],
-    batch_sizes: Sequence[int],
-    kind: str,
-    max_depth: int,
-    reverse: bool,
-) -> tuple[Tensor, Tensor, Tensor]:
+def unfused(given: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     """What `eirehn::recurrence` returns, from the cells' own equations, one member after the other."""
     members = []
-    for e in range(u.size(0)):
-        own = [None if each is None else each[e] for each in (u, h0, mask, *weights)]
-        members.append(_member(own, list(batch_sizes), kind, max_depth, reverse))
+    for e in range(given.u.size(0)):
+        own: list[Any] = [
+            None if each is None else each[e] for each in (given.u, given.h0, given.mask, *given.weights)
+        ]
+        members.append(_member(given._replace(u=own[0], h0=own[1], mask=own[2], weights=Weights(*own[3:]))))
     out, depth, cost = zip(*members, strict=True)
     return torch.stack(out), torch.stack(depth), torch.stack(cost)
 
 
-def _member(
-    tensors: list[Tensor | None], batch_sizes: list[int], kind: str, max_depth: int, reverse: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    u, h0, mask, W_h, b, W_ah, alpha, beta, z1, W_zs, W_z, b_z, P, P_bar, b_bar = tensors
-    assert u is not None
-    assert h0 is not None
-    assert W_h is not None
-    hidden = h0.size(-1)
-    parameters = {"W_h": W_h, "b": b, "W_ah": W_ah, "W_z": W_z, "b_z": b_z, "P": P, "P_bar": P_bar, "b_bar": b_bar}
-    if W_zs is not None:
-        parameters["W_zh"], parameters["W_zg"] = W_zs.chunk(2, -1)
+def _member(given: Arguments) -> tuple[Tensor, Tensor, Tensor]:
+    u, h0, mask, weights, _, kind, max_depth, reverse, _ = given
+    batch_sizes, hidden = list(given.batch_sizes), h0.size(-1)
+    names = ("W_h", "b", "W_ah", "W_z", "b_z", "P", "P_bar", "b_bar")
+    parameters = {name: getattr(weights, name) for name in names}
+    if weights.W_zs is not None:
+        parameters["W_zh"], parameters["W_zg"] = weights.W_zs.chunk(2, -1)
     cell: RecurrentCell
-    if W_ah is None:
-        sort, depth = (RHNCell, W_h.size(0)) if W_h.dim() == 3 else (SRHNCell, max_depth)
+    if weights.W_ah is None:
+        sort, depth = (RHNCell, weights.W_h.size(0)) if weights.W_h.dim() == 3 else (SRHNCell, max_depth)
         cell = sort(1, hidden, depth=depth, device="meta")
-    elif z1 is None:
+    elif weights.z1 is None:
         cell = SREHNCell(1, hidden, device="meta")
     else:
-        cell = EIREHNCell(1, hidden, hyper_size=z1.size(-1), weight_update=kind, device="meta")
-    given = {f"cell.{name}": value for name, value in parameters.items() if value is not None}
+        cell = EIREHNCell(1, hidden, hyper_size=weights.z1.size(-1), weight_update=kind, device="meta")
+    own = {f"cell.{name}": value for name, value in parameters.items() if value is not None}
     options = {"max_depth": max_depth, "reverse": reverse, "h_mask": mask, "with_cost": True}
-    arguments = (steps, u, batch_sizes, h0, Constants(alpha, beta, z1))
-    scan: Scan = torch.func.functional_call(Frame(cell), given, arguments, options)
+    constants = Constants(weights.alpha, weights.beta, weights.z1)
+    scan: Scan = torch.func.functional_call(Frame(cell), own, (steps, u, batch_sizes, h0, constants), options)
     assert scan.cost is not None
     return scan.out, in_rows(scan.depth, batch_sizes), in_rows(scan.cost, batch_sizes)
+
+
+def gradients(results: Sequence[Tensor], above: Sequence[Tensor | None], below: Sequence[Tensor]) -> Any:
+    """Of `below`, given those of `out` and `cost`, as differentiable functions of everything."""
+    # At fixed depth the cost is a constant, whatever gradient comes in at it.
+    pairs = [(y, d) for y, d in zip(results, above, strict=True) if d is not None and y.requires_grad]
+    outputs, tops = [y for y, _ in pairs], [d for _, d in pairs]
+    return torch.autograd.grad(outputs, below, tops, create_graph=True, materialize_grads=True)
 
 
 def in_rows(values: Tensor, batch_sizes: list[int]) -> Tensor:

@@ -1,7 +1,8 @@
-"""The weights of the recurrences, as all backends know them."""
+"""The weights of the recurrences and the arguments of a call, as all backends know them."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Generic, NamedTuple, TypeVar
 
 import torch
@@ -33,6 +34,20 @@ class Weights(NamedTuple, Generic[Array]):
     P: Array | None = None  # (E, 2H, Z)
     P_bar: Array | None = None  # (E, 2H, Z)
     b_bar: Array | None = None  # (E, 2H)
+
+
+class Arguments(NamedTuple):
+    """Of `eirehn::recurrence`, with the shapes that operator.py names."""
+
+    u: Tensor
+    h0: Tensor
+    mask: Tensor | None
+    weights: Weights[Tensor]
+    batch_sizes: Sequence[int]
+    kind: str
+    max_depth: int
+    reverse: bool
+    backend: str = "reference"
 
 
 def weights_of(cell: RecurrentCell, constants: Constants) -> Weights[Tensor]:

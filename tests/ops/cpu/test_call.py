@@ -40,10 +40,14 @@ def run(layer: Any, x: Tensor, hx: Tensor, **options: Any) -> list[Tensor]:
 
 
 # Sizes below, at and beyond what a register holds.
-@pytest.mark.parametrize("name", FUSED)
-@pytest.mark.parametrize("size", [(1, 1), (2, 3), (17, 8), (9, 20), (4, 4), (16, 16), (33, 37)], ids=str)
-def test_it_follows_the_equations(name: str, size: tuple[int, int], served: list[bool]) -> None:
-    layer = moderate(name, *size)
+SIZES = [(1, 1), (2, 3), (17, 8), (9, 20), (4, 4), (16, 16), (33, 37)]
+CASES = [(name, *size, {}) for name in FUSED for size in SIZES]
+CASES += [(f"EIREHN-{each}", 3, 5, {"hyper_size": Z}) for each in ("paper", "additive") for Z in (1, 3, 30)]
+
+
+@pytest.mark.parametrize(("name", "X", "H", "more"), CASES)
+def test_it_follows_the_equations(name: str, X: int, H: int, more: dict[str, int], served: list[bool]) -> None:
+    layer = moderate(name, X, H, **more)
     x, hx = draw(layer, 4, 1)
     for options in ({}, {"max_depth": 2}):
         out, h_n, depth, cost = run(layer, x, hx, **options)
@@ -70,21 +74,6 @@ def test_in_single_precision_and_backwards(name: str, served: list[bool]) -> Non
     bound = max((each - truth).abs().max().item() for each, truth in zip(theirs, plain, strict=True))
     for single, truth in zip(ours, plain, strict=True):
         assert (single - truth).abs().max() <= max(3 * bound, 1e-6)
-
-
-@pytest.mark.parametrize("Z", [1, 3, 30])
-@pytest.mark.parametrize("update", ["paper", "additive"])
-def test_hypernetworks_of_other_sizes(update: str, Z: int, served: list[bool]) -> None:
-    name = f"EIREHN-{update}"
-    layer = moderate(name, 3, 5, hyper_size=Z)
-    x, hx = draw(layer, 4, 1)
-    out, _, depth, cost = run(layer, x, hx)
-    truth = oracle_run(name, layer, 0, x, hx[0])
-    assert np.array_equal(depth[0].numpy(), truth.depth)
-    assert truth.depth.max() > 1
-    for ours, theirs in ((out, truth.out), (cost[0], truth.cost)):
-        assert np.abs(ours.numpy() - theirs).max() <= 1e-12
-    assert served == [True]
 
 
 @pytest.mark.parametrize(("dtype", "alpha"), [(torch.float32, 87.5), (torch.float64, 1000.0)])
@@ -124,17 +113,6 @@ def test_what_it_is_not_for(served: list[bool]) -> None:
     with torch.no_grad(), eirehn.use_backend("cpu"):
         torch.vmap(lambda p: torch.func.functional_call(layer, p, (x[:, :1], hx[:, :1]))[0])(twice[0])
     assert served == [False]
-
-
-def test_weights_that_do_not_lie_in_order(served: list[bool]) -> None:
-    layer = make("EIREHN-paper", 2, 5)
-    x, hx = draw(layer, 3, 1)
-    expected = run(layer, x, hx)
-    cell = layer.cells[0]
-    cell.W_h = nn.Parameter(cell.W_h.detach().T.contiguous().T)
-    for ours, theirs in zip(run(layer, x, hx), expected, strict=True):
-        assert torch.allclose(ours.double(), theirs.double(), rtol=0, atol=1e-13)
-    assert served == [True, False]
 
 
 def test_weights_that_do_not_fit_are_refused(served: list[bool]) -> None:
@@ -223,7 +201,8 @@ def test_what_has_no_memory_of_its_own_does_not_reach_it() -> None:
     kept = cell.W_z.detach()
     gone = kept.clone()
     gone.untyped_storage().resize_(0)
-    for each in (kept.to("meta"), torch._neg_view(kept), kept.as_subclass(Named), gone):
+    turned = kept.T.contiguous().T  # its numbers do not lie in order
+    for each in (turned, kept.to("meta"), torch._neg_view(kept), kept.as_subclass(Named), gone):
         del cell.W_z
         cell.W_z = each
         assert stream_of(layer, x[:, 0], hx[0]) is None
@@ -233,9 +212,16 @@ class Named(Tensor):
     pass
 
 
-def test_large_networks_without_plain_memory_take_the_plain_path(served: list[bool]) -> None:
+def test_large_networks_stream_by_it_and_are_trained_by_the_plain_path(served: list[bool]) -> None:
+    """They take the plain path, too, where weights are not plain memory, and under dropout and vmap."""
     layer = eirehn.EIREHN(2, 700, max_depth=2)
     x, cell = torch.randn(3, 1, 2), layer.cells[0]
+    named: list[str] = []
+
+    def of_each(x: Tensor) -> Tensor:
+        named.append(backend_for(cell, x, one_sample=True))
+        return x
+
     with torch.no_grad(), eirehn.use_backend("auto"):
         expected = layer(x)[0]
         assert served == [True]
@@ -245,28 +231,15 @@ def test_large_networks_without_plain_memory_take_the_plain_path(served: list[bo
             cell.W_ah = each
             assert torch.allclose(layer(x)[0], expected, rtol=0, atol=1e-5)
         assert served == [True] * 2
-        torch.vmap(layer)(x[None])
+        torch.vmap(of_each)(x)
+        assert named == ["reference"]
+        assert backend_for(cell, x) == "reference"  # of several samples
         layer.hidden_dropout = 0.5
         layer(x)
-    layer(x)
-    assert served == [True] * 2
-
-
-def test_large_networks_stream_by_it_and_are_trained_by_the_plain_path() -> None:
-    cell, x = eirehn.EIREHN(2, 700).cells[0], torch.randn(3, 2)
     with eirehn.use_backend("auto"):
+        layer(x)
         assert backend_for(cell, x, one_sample=True) == "reference"
-        with torch.no_grad():
-            assert backend_for(cell, x, one_sample=True) == "cpu"
-            assert backend_for(cell, x) == "reference"
-            named: list[str] = []
-
-            def of_each(x: Tensor) -> Tensor:
-                named.append(backend_for(cell, x, one_sample=True))
-                return x
-
-            torch.vmap(of_each)(x[None])
-            assert named == ["reference"]
+    assert served == [True] * 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks the system for pages that cannot be read")

@@ -17,7 +17,6 @@ from helpers.cpu_problems import (
     from_inputs,
     make_problem,
     plain,
-    prepared,
 )
 from helpers.quick import quick
 from torch import Tensor
@@ -101,11 +100,6 @@ def test_nan_stays_in_its_sample(system: str, where: str, sizes: list[int]) -> N
     for name in ("out", "depth", "cost", "d x"):
         assert torch.equal(dirty[name][0, others], clean[name][0, others])
     assert torch.equal(dirty["d h0"][0, [0, 1, 2, 4]], clean["d h0"][0, [0, 1, 2, 4]])
-
-
-def test_same_bits_twice() -> None:
-    problem = cast(make_problem("paper", H=20, sizes=[40] * 9, depth=6, E=3), torch.float32)
-    assert prepared(problem)() == prepared(problem)()
 
 
 def test_a_member_does_not_see_the_others() -> None:

@@ -30,14 +30,13 @@ from helpers.gpu_problems import (
     nan_stays_in_its_sample,
     same_bits_twice,
 )
-from helpers.quick import quick
 from helpers.systems import largest_error
 
 import eirehn
 from eirehn.ops import dispatch
 from eirehn.ops.cuda.machine import MACHINES, CompileError, DriverError, chip, compiled, compiler, text
 from eirehn.ops.cuda.plan import Plan, plan
-from eirehn.ops.cuda.resident import FORWARD, TYPES, aligned, constants, source, types_of
+from eirehn.ops.cuda.resident import ORDER, TYPES, aligned, constants, source, types_of
 from eirehn.ops.triton.large import LargeLaunch
 from eirehn.ops.triton.large.plan import sizes_for
 from eirehn.ops.triton.large.weights import Sizes
@@ -162,6 +161,10 @@ def instead(emulated: Emulated, monkeypatch: pytest.MonkeyPatch) -> Put:
     return put
 
 
+def slow(options: dict[str, Any]) -> Any:
+    return pytest.param(options, marks=pytest.mark.slow)
+
+
 on_cpu = [*GPU_TESTS, pytest.mark.skipif(DEVICE != "cpu", reason="there is a GPU to run on")]
 
 
@@ -180,9 +183,21 @@ class TestOnCPU:
     def test_every_kind(self, kind: str, emulated: Emulated) -> None:
         self.same(emulated, kind=kind, masked=True, sizes=(5, 4, 1))
 
-    @pytest.mark.parametrize("gates", ["mixed", "shut"])
-    def test_gates(self, gates: str, emulated: Emulated) -> None:
-        self.same(emulated, gates=gates, H=20, Z=10)
+    @pytest.mark.parametrize(
+        "options",
+        [
+            {"gates": "mixed", "H": 20, "Z": 10},
+            {"gates": "shut", "H": 20, "Z": 10},
+            {"kind": "RHN", "masked": True, "reverse": True, "sizes": (3, 2, 1)},
+            {"E": 2, "R": 1, "costed": False},
+            slow({"masked": True, "reverse": True, "sizes": (3, 2, 1)}),
+            slow({"H": 40, "Z": 30, "sizes": (8, 2), "R": 2}),  # more blocks than one of each kind
+            slow({"kept": False, "launch": PHASES._replace(workspace=1), "sizes": (3, 3, 2, 1), "R": 2}),
+        ],
+        ids=str,
+    )
+    def test_gates_sizes_and_directions(self, options: dict[str, Any], emulated: Emulated) -> None:
+        self.same(emulated, **options)
 
     def test_time_steps_that_are_shut_between_others(self, emulated: Emulated) -> None:
         case = OnChip(H=20, Z=10, sizes=(3, 3, 3, 2), gates="never", kept=True)
@@ -192,21 +207,6 @@ class TestOnCPU:
         assert have["depth"].tolist() == [[3, 3, 3, 0, 0, 0, 3, 3, 3, 3, 3]]
         assert emulated.launched == ["forward_pass", "backward_pass"]
         assert largest_error([have[name] for name in want], want.values()) <= 2e-2
-
-    @pytest.mark.parametrize("kind", quick("RHN", of=["paper", "RHN"]))
-    def test_reverse(self, kind: str, emulated: Emulated) -> None:
-        self.same(emulated, kind=kind, masked=True, reverse=True, sizes=(3, 2, 1))
-
-    @pytest.mark.slow
-    def test_more_blocks_than_one_of_each(self, emulated: Emulated) -> None:
-        self.same(emulated, H=40, Z=30, sizes=(8, 2), R=2)
-
-    def test_members_and_one_inner_step(self, emulated: Emulated) -> None:
-        self.same(emulated, E=2, R=1, costed=False)
-
-    @pytest.mark.slow
-    def test_time_in_chunks(self, emulated: Emulated) -> None:
-        self.same(emulated, kept=False, launch=PHASES._replace(workspace=1), sizes=(3, 3, 2, 1), R=2)
 
     def test_nan_stays_in_its_sample(self, emulated: Emulated) -> None:
         nan_stays_in_its_sample(OnChip(H=20, Z=10, sizes=(3, 3, 2), kept=True))
@@ -335,7 +335,7 @@ def test_weights_that_begin_anywhere_are_left_to_triton() -> None:
 
 
 def test_other_dtypes_are_left_to_triton() -> None:
-    given: dict[str, Any] = dict.fromkeys(FORWARD)
+    given: dict[str, Any] = dict.fromkeys(ORDER["forward"])
     given |= {name: torch.zeros(1, dtype=torch.bfloat16) for name in ("W_h", "P", "u")}
     given |= {"alpha": torch.zeros(1), "batch_sizes": torch.zeros(1, dtype=torch.int64)}
     known = types_of("forward", given)

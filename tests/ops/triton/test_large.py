@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -22,13 +23,11 @@ from helpers.gpu_problems import (
     found,
     make,
     nan_stays_in_its_sample,
-    no_samples,
     on_gpu,
     same_bits_twice,
 )
 from helpers.quick import quick
 
-from eirehn.ops.triton import large
 from eirehn.ops.triton.large import LargeLaunch, default_launch
 
 pytestmark = GPU_TESTS
@@ -48,27 +47,27 @@ def test_reverse(kind: str) -> None:
         check(Large(kind=kind, H=21, Z=11, sizes=(3, 2, 1), R=2, reverse=True, kept=True, launch=launch))
 
 
-@pytest.mark.parametrize("gates", quick("shut", of=["never", "shut"]))
-def test_gates(gates: str) -> None:
+@pytest.mark.parametrize(
+    ("options", "way"),
+    [
+        pytest.param({"gates": "never", "kept": True}, {}, id="gates never shut", marks=pytest.mark.slow),
+        pytest.param({"gates": "shut", "kept": True}, {}, id="gates shut"),
+        pytest.param({"gates": "shut", "kind": "none"}, {}, id="gates shut, no hypernetwork"),
+        pytest.param({"sizes": (2, 1), "R": 1}, {}, id="one inner step"),
+        pytest.param({"R": 2, "costed": False}, {}, id="no gradient of the cost", marks=pytest.mark.slow),
+        pytest.param(
+            {"H": 24, "Z": 17, "sizes": (17, 5), "R": 2, "E": 2, "masked": True}, {"block": 16},
+            id="more samples than a tile", marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            {"H": 40, "Z": 20, "sizes": (3, 2), "R": 2, "kept": True}, {"split": 4, "step": 16},
+            id="sums in parts", marks=pytest.mark.slow,
+        ),
+    ],
+)  # fmt: skip
+def test_gates_and_sizes(options: dict[str, Any], way: dict[str, int]) -> None:
     for launch in WAYS:
-        check(Large(H=20, Z=10, sizes=(2, 2), gates=gates, kept=True, launch=launch))
-
-
-def test_no_hypernetwork_shut() -> None:
-    for launch in WAYS:
-        check(Large(kind="none", H=20, sizes=(2, 2), gates="shut", launch=launch))
-
-
-@pytest.mark.slow
-def test_more_samples_than_a_tile() -> None:
-    for launch in WAYS:
-        check(Large(H=24, Z=17, sizes=(17, 5), R=2, E=2, masked=True, launch=launch._replace(block=16)))
-
-
-@pytest.mark.slow
-def test_sums_in_parts() -> None:
-    for launch in WAYS:
-        check(Large(H=40, Z=20, sizes=(3, 2), R=2, kept=True, launch=launch._replace(split=4, step=16)))
+        check(replace(Large(H=20, Z=10, sizes=(2, 2), launch=launch._replace(**way)), **options))
 
 
 @pytest.mark.parametrize("kind", quick("RHN", of=["paper", "none", "RHN"]))
@@ -87,26 +86,12 @@ def test_cut_short() -> None:
         torch.testing.assert_close(have[name].double(), want[name], rtol=1e-4, atol=1e-4)
 
 
-def test_one_inner_step() -> None:
-    for launch in WAYS:
-        check(Large(H=20, Z=10, sizes=(2, 1), R=1, launch=launch))
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("reverse", [False, True])
 def test_time_in_chunks(reverse: bool) -> None:
     check(
         Large(H=9, Z=5, sizes=(3, 3, 2, 1), R=2, masked=True, reverse=reverse, launch=PHASES._replace(workspace=1))
     )
-
-
-@pytest.mark.slow
-def test_no_gradient_of_cost() -> None:
-    check(Large(H=20, Z=10, sizes=(2, 2), R=2, costed=False))
-
-
-def test_no_samples() -> None:
-    no_samples(large)
 
 
 @pytest.mark.slow

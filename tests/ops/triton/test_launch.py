@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 from helpers.gpu_problems import (
+    DEVICE,
     GPU_TESTS,
     KINDS,
     ROW,
     TILE,
     Case,
     check,
+    make,
     nan_stays_in_its_sample,
-    no_samples,
     on_gpu,
     same_bits_twice,
 )
 from helpers.quick import quick
 
 from eirehn.ops import triton
-from eirehn.ops.triton import Launch, default_launch
+from eirehn.ops.triton import Launch, default_launch, large
 
 pytestmark = GPU_TESTS
+BOTH = pytest.mark.parametrize("launch", [ROW, TILE], ids=["row", "tile"])
 
 
 @pytest.mark.parametrize("launch", quick(TILE, of=[ROW, TILE]), ids=["row", "tile"])
@@ -32,49 +35,59 @@ def test_every_kind(kind: str, launch: Launch) -> None:
     check(Case(kind=kind, launch=launch, masked=True, E=2, sizes=(3, 3, 2, 1)))
 
 
-@pytest.mark.parametrize("launch", [ROW, TILE], ids=["row", "tile"])
+@BOTH
 @pytest.mark.parametrize("kind", quick("RHN", of=["paper", "RHN"]))
 def test_reverse(kind: str, launch: Launch) -> None:
     check(Case(kind=kind, launch=launch, reverse=True, masked=True, sizes=(3, 2, 2, 1)))
 
 
 @pytest.mark.parametrize("gates", quick("shut", of=["never", "shut"]))
-@pytest.mark.parametrize("launch", [ROW, TILE], ids=["row", "tile"])
+@BOTH
 def test_gates(gates: str, launch: Launch) -> None:
     check(Case(gates=gates, launch=launch, sizes=(2, 2)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sizes", "R"), [((1,), 1), ((1, 1, 1, 1), 3), ((17, 17), 1)])
-def test_shapes(sizes: tuple[int, ...], R: int) -> None:
-    check(Case(sizes=sizes, R=R, launch=TILE))
-    check(Case(sizes=sizes[:1] if sizes[0] > 1 else sizes, R=R, launch=ROW))
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"sizes": (1,), "R": 1},
+        {"sizes": (1, 1, 1, 1)},
+        {"sizes": (17, 17), "R": 1},
+        {"H": 20, "Z": 10, "sizes": (2, 2, 1)},
+    ],
+    ids=str,
+)
+@BOTH
+def test_sizes(options: dict[str, Any], launch: Launch) -> None:
+    check(Case(launch=launch, **options))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("launch", [ROW, TILE], ids=["row", "tile"])
-def test_wider(launch: Launch) -> None:
-    check(Case(H=20, Z=10, sizes=(2, 2, 1), R=3, launch=launch))
+@BOTH
+def test_weights_read_at_each_step(launch: Launch) -> None:
+    check(Case(launch=launch._replace(resident=False)))
 
 
 @pytest.mark.slow
-def test_weights_read_at_each_step() -> None:
-    check(Case(launch=TILE._replace(resident=False)))
-    check(Case(launch=ROW._replace(resident=False)))
-
-
-@pytest.mark.slow
-def test_time_in_chunks() -> None:
-    for reverse in (False, True):
-        check(Case(launch=TILE._replace(workspace=2 * 4 * 3 * 3 * 40), reverse=reverse))
+@pytest.mark.parametrize("reverse", [False, True])
+def test_time_in_chunks(reverse: bool) -> None:
+    check(Case(launch=TILE._replace(workspace=2 * 4 * 3 * 3 * 40), reverse=reverse))
 
 
 def test_no_gradient_of_cost() -> None:
     check(Case(costed=False, launch=TILE))
 
 
-def test_no_samples() -> None:
-    no_samples(triton)
+@pytest.mark.parametrize("kernels", [triton, large], ids=["small", "large"])
+def test_no_samples(kernels: Any) -> None:
+    """Nothing in, nothing out, and gradients of zero."""
+    problem = make(Case(sizes=(1,)), DEVICE)
+    arguments = (problem.u[:, :0], problem.h0[:, :0], problem.weights, problem.batch_sizes * 0, problem.offsets)
+    out, depth, cost = kernels.forward(*arguments, kind="paper", max_depth=3)
+    d_u, d_h0, grads = kernels.backward(*arguments, out, out, cost, kind="paper", max_depth=3)
+    assert (out.shape, depth.shape, d_u.shape, d_h0.shape) == ((1, 0, 3), (1, 0), (1, 0, 9), (1, 0, 3))
+    assert not any(grad.any() for grad in grads if grad is not None)
 
 
 def test_bfloat16() -> None:

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ...cells import EIREHNCell, RecurrentCell
 from ..dispatch import as_array, is_bare
-from ..reference import Frame, in_rows, scan
+from ..reference import Frame, gradients, in_rows, scan
 from ..weights import Weights
 from . import runtime
 from .layout import KINDS, Shape, Single, shape_of, single_of
@@ -85,21 +85,15 @@ class CellCall:
 
     def differentiable(self, tensors: Sequence[Any], *given: Tensor | None) -> list[Tensor | None]:
         """Through the plain path."""
-        _, d_out, d_cost = given
         if self.members is None:
             out, cost = self._plain(tensors)
         else:
             own = ([None if each is None else each[e] for each in tensors] for e in range(self.members))
             out, cost = map(torch.stack, zip(*(self._plain(each) for each in own), strict=True))
-        above = [(y, d) for y, d in ((out, d_out), (cost, d_cost)) if d is not None and y.requires_grad]
         x, h0, _, *values = tensors
         below = [each for each in (x, h0, *values) if each.requires_grad]
-        gradients = iter(
-            torch.autograd.grad(
-                [y for y, _ in above], below, [d for _, d in above], create_graph=True, materialize_grads=True
-            )
-        )
-        found = [next(gradients) if each.requires_grad else None for each in (x, h0, *values)]
+        rest = iter(gradients((out, cost), given[1:], below))
+        found = [next(rest) if each.requires_grad else None for each in (x, h0, *values)]
         return [*found[:2], None, *found[2:]]
 
     def _plain(self, tensors: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:

@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 
 Given = dict[str, Tensor | None]
 
-FORWARD = (
-    "u", "mask", "W_h", "W_ah", "b", "alpha", "beta", "W_zs", "W_z", "b_z", "P", "P_bar", "b_bar", "batch_sizes",
-    "offsets", "out", "alphas", "flags", "ew", "mh", "sgz", "h0", "board", "counters", "others",
-)  # fmt: skip
-BACKWARD = (
-    "mask", "W_h", "W_ah", "W_zs", "W_z", "P", "P_bar", "alpha", "beta", "batch_sizes", "offsets", "alphas",
-    "flags", "d_out", "d_cost", "d_u", "ew", "grads", "carry", "sums", "board", "counters", "others",
-)  # fmt: skip
+ORDER = {
+    "forward": (
+        "u", "mask", "W_h", "W_ah", "b", "alpha", "beta", "W_zs", "W_z", "b_z", "P", "P_bar", "b_bar",
+        "batch_sizes", "offsets", "out", "alphas", "flags", "ew", "mh", "sgz", "h0", "board", "counters", "others",
+    ),
+    "backward": (
+        "mask", "W_h", "W_ah", "W_zs", "W_z", "P", "P_bar", "alpha", "beta", "batch_sizes", "offsets", "alphas",
+        "flags", "d_out", "d_cost", "d_u", "ew", "grads", "carry", "sums", "board", "counters", "others",
+    ),
+}  # fmt: skip
 _COUNTERS = 64  # the two in use lie on lines of their own
 _FIXED = {
     torch.bfloat16: ("W_h", "W_ah", "W_zs", "W_z", "P", "P_bar"),
@@ -43,23 +45,9 @@ TYPES: dict[str, dict[str, tuple[str, ...]]] = {
 }
 
 
-def forward_pass(size: Sizes, update: int, given: Given, *, reverse: bool, keep: bool) -> str | None:
-    """`given` by the names of `FORWARD`, less the last three. Where these kernels are not for the device, the
-    dtypes or the sizes, nothing is done, and the reason returned."""
-    more = {"MASKED": given["mask"] is not None, "REVERSE": reverse, "KEEP": keep}
-    return _launch("forward", FORWARD, size, update, given, more)
-
-
-def backward_pass(size: Sizes, update: int, given: Given, *, reverse: bool) -> str | None:
-    """As `forward_pass`, by the names of `BACKWARD`."""
-    costed = size.elastic and given["d_cost"] is not None
-    more = {"MASKED": given["mask"] is not None, "REVERSE": reverse, "COSTED": costed}
-    return _launch("backward", BACKWARD, size, update, given, more)
-
-
-def _launch(
-    name: str, order: tuple[str, ...], size: Sizes, update: int, given: Given, more: dict[str, bool]
-) -> str | None:
+def run_pass(name: str, size: Sizes, update: int, given: Given, *, reverse: bool, keep: bool = False) -> str | None:
+    """The pass `name`, "forward" or "backward", of what is `given` by the names of `ORDER`, less the last three.
+    Where these kernels are not for the device, the dtypes or the sizes, it does nothing and returns the reason."""
     weight = given["W_h"]
     assert weight is not None
     types = types_of(name, given)
@@ -72,6 +60,8 @@ def _launch(
     chosen = plan(size, machine.processors, machine.memory, machine.threads, backward=backward)
     if chosen is None:
         return f"the {name} pass does not fit on the chip"
+    more = {"MASKED": given["mask"] is not None, "REVERSE": reverse}
+    more |= {"COSTED": size.elastic and given["d_cost"] is not None} if backward else {"KEEP": keep}
     numbers = constants(size, chosen, update, machine.threads, more)
     kernel = _kernel(machine, name, chosen.memory, tuple(numbers.items()), tuple(types.items()))
     if isinstance(kernel, str):
@@ -79,7 +69,7 @@ def _launch(
     talk = torch.zeros(_COUNTERS + board(size, backward=backward) // 2, dtype=torch.int32, device=weight.device)
     others = torch.empty(chosen.others, dtype=torch.uint8, device=weight.device) if chosen.others else None
     tensors = given | {"counters": talk, "board": talk[_COUNTERS:], "others": others}
-    kernel(chosen.blocks, packed([tensors[each] for each in order], [size.B, size.T, size.R]))
+    kernel(chosen.blocks, packed([tensors[each] for each in ORDER[name]], [size.B, size.T, size.R]))
     return None
 
 

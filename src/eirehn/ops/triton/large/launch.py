@@ -133,7 +133,7 @@ def _stack(tensors: list[Tensor]) -> Tensor:
 
 
 def _run_forward(call: Call, saved: Saved, keep: bool) -> None:
-    u, h0, weights, mask, batch_sizes, offsets, out, size, kind, reverse, launch, cuda = call
+    u, h0, weights, mask, batch_sizes, offsets, out, size, kind, reverse, launch, _ = call
     first, whole = pad(h0.float(), size.HP), padded(weights, size)
     given: dict[str, Tensor | None] = {
         "u": u, "mask": mask, "W_h": whole.W_h, "W_ah": whole.W_ah, "b": weights.b, "alpha": weights.alpha,
@@ -141,13 +141,8 @@ def _run_forward(call: Call, saved: Saved, keep: bool) -> None:
         "P_bar": whole.P_bar, "b_bar": weights.b_bar, "batch_sizes": batch_sizes, "offsets": offsets, "out": out,
         "alphas": saved.alphas, "flags": saved.flags, "ew": saved.ew, "mh": saved.mh, "sgz": saved.sgz, "h0": first,
     }  # fmt: skip
-    if cuda:
-        from ...cuda.resident import forward_pass
-
-        reason = forward_pass(size, KINDS[kind][0], given, reverse=reverse, keep=keep)
-        if reason is None:
-            return
-        insist("cuda", reason)
+    if _on_chip("forward", call, given, keep):
+        return
     from .forward_kernel import forward_kernel
 
     saved.ew[0, :, : size.HP] = first
@@ -227,15 +222,10 @@ def _run_backward(
 
 
 def _walk_back(call: Call, given: dict[str, Tensor | None], grads: Tensor, whole: Weights[Tensor]) -> bool:
-    """Whether the kernel was one of `ops.cuda`, which keeps its weights."""
+    """Whether the kernel was one of `ops.cuda`."""
     size, launch = call.size, call.launch
-    if call.cuda:
-        from ...cuda.resident import backward_pass
-
-        reason = backward_pass(size, KINDS[call.kind][0], given, reverse=call.reverse)
-        if reason is None:
-            return True
-        insist("cuda", reason)
+    if _on_chip("backward", call, given):
+        return True
     from .backward_kernel import backward_kernel
 
     if size.elastic:
@@ -265,6 +255,18 @@ def _walk_back(call: Call, given: dict[str, Tensor | None], grads: Tensor, whole
         REVERSE=call.reverse,
     )
     return False
+
+
+def _on_chip(name: str, call: Call, given: dict[str, Tensor | None], keep: bool = False) -> bool:
+    """Makes a pass by the kernel of `ops.cuda` that keeps its weights, where that is asked for and can."""
+    if not call.cuda:
+        return False
+    from ...cuda.resident import run_pass
+
+    reason = run_pass(name, call.size, KINDS[call.kind][0], given, reverse=call.reverse, keep=keep)
+    if reason is not None:
+        insist("cuda", reason)
+    return reason is None
 
 
 def _turned(size: Sizes, whole: Weights[Tensor]) -> list[Tensor | None]:
