@@ -18,11 +18,11 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor
 
-from .._internal.checks import boolean, finite, one_of, positive_int
-from ..data.dataset import Split, Splits, check_single
-from ..models import ELASTIC, FIXED, Outcome, Scaling, SequenceModel, SequenceNetwork
+from .._internal.checks import finite, one_of, positive_int
+from ..data.dataset import Splits, check_single, standardised
+from ..models import ELASTIC, FIXED, Outcome, SequenceModel, SequenceNetwork
 from ..training.config import DEPTH_PENALTIES, PARTS, Hardware, Recipe
-from .cases import Cases, batches, channels, chosen, read_cases
+from .cases import Cases, batches, channels, read_cases
 
 AT_ONCE = 256
 """Sequences that are predicted at once: memory does not grow with their number."""
@@ -150,15 +150,28 @@ class ElasticEstimator(BaseEstimator):
             hardware=Hardware(accelerator=ACCELERATORS[self.device]),
         )
 
-    def _train(self, data: Any, scaling: Scaling) -> list[SequenceModel]:
-        from ..training.in_memory import train_in_memory
+    def _train(
+        self,
+        cases: Cases,
+        target: npt.NDArray[Any],
+        rows: Sequence[npt.NDArray[np.int64]],
+        outputs: int,
+        weights: list[float] | None = None,
+    ) -> None:
+        """On classes (N,) or numbers (N, O) of the sequences, `rows` of them to train on and for validation."""
+        from ..training.in_memory import Tensors, train_in_memory
 
-        with _display(boolean("verbose", bool(self.verbose))) as tell:
+        self.n_channels_in_ = channels(cases)
+        (train, validation), scaling = standardised(
+            cases, target, rows, self.standardise, ragged=isinstance(cases, list), names=("X", "y")
+        )
+        task = "classification" if target.ndim == 1 else "regression"
+        data = Tensors(Splits(train, validation, validation), task, outputs, weights=weights)
+        with _display(bool(self.verbose)) as tell:
             patience = whole("patience", self.patience) if self.early_stopping else None
-            members = train_in_memory(self._recipe(data), patience=patience, tell=tell)
-        for member in members:
+            self.members_ = train_in_memory(self._recipe(data), patience=patience, tell=tell)
+        for member in self.members_:
             member.scaling = scaling
-        return members
 
     def _held_out(self, count: int, classes: npt.NDArray[np.int64] | None) -> tuple[Any, Any]:
         """The numbers of the sequences to train on, and of those to choose the epoch by."""
@@ -222,23 +235,6 @@ class ElasticEstimator(BaseEstimator):
         if not on_gpu:
             return self.members_, "cpu"
         return [copy.deepcopy(member).to("cuda") for member in self.members_], "cuda"
-
-
-def splits_of(cases: Cases, target: Tensor, rows: Sequence[Any], scaling: Scaling) -> Splits:
-    """The sequences `rows` for training and for validation, of which there may be none, standardised."""
-    train, validation = (
-        _split(chosen(cases, own), target[torch.from_numpy(own)], scaling, channels(cases)) for own in rows
-    )
-    return Splits(train, validation, validation)
-
-
-def _split(cases: Cases, target: Tensor, scaling: Scaling, width: int) -> Split:
-    if not len(cases):
-        return Split(torch.empty(0, 1, width), target)
-    ((x, lengths),) = batches(cases, len(cases))
-    inputs = scaling.inputs(x, torch.empty(0))
-    check_single(inputs, "X")
-    return Split(inputs, target, lengths)
 
 
 def whole(name: str, value: Any) -> int:

@@ -45,18 +45,8 @@ def read_cases(estimator: BaseEstimator, X: Any, *, reset: bool) -> Cases:
     return cases
 
 
-def chosen(cases: Cases, rows: Any) -> Cases:
-    return [cases[row] for row in rows] if isinstance(cases, list) else cases[rows]
-
-
 def channels(cases: Cases) -> int:
     return int(cases[0].shape[-1])
-
-
-def steps(cases: Cases) -> Floats:
-    """All steps of all sequences, (steps, X)."""
-    whole = np.concatenate(cases) if isinstance(cases, list) else cases.reshape(-1, cases.shape[2])
-    return whole.astype(np.float64)
 
 
 def batches(cases: Cases, size: int) -> Iterator[tuple[Tensor, Tensor | None]]:
