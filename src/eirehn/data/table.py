@@ -171,8 +171,7 @@ def _content(data: FileData, path: Path, stamp: tuple[int, int]) -> Content:
         raise RunError(f"{path} has changed since it was first trained on; choose another folder for a new run")
     cases = read_npz(path, data) if path.suffix.lower() == ".npz" else read_columns(path, data)
     classes, codes = _classes(path, cases) if data.task == "classification" else ((), None)
-    shares: dict[str, Any] = {"validation": data.validation, "test": data.test, "seed": data.seed}
-    division = divide(len(cases.x), codes, cases.group, cases.part, **shares)
+    division = divide(data, len(cases.x), codes, cases.group, cases.part)
     if codes is not None and (unseen := sorted(set(range(len(classes))) - set(codes[division.train].tolist()))):
         raise RunError(f"{path}: no sequence to train on is of class {classes[unseen[0]]!r}")
     target: npt.NDArray[Any] = cases.target if codes is None else codes
@@ -204,10 +203,8 @@ def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], Indices]:
     return tuple(names), np.argsort(order)[codes.reshape(-1)]
 
 
-def divide(
-    count: int, classes: Any, group: Any, part: Any, *, validation: float, test: float, seed: int
-) -> Division:
-    """The shares `validation` and `test` of `count` sequences, drawn by `seed`, or those that `part` (N,) calls so.
+def divide(data: FileData, count: int, classes: Any, group: Any, part: Any) -> Division:
+    """The shares of `count` sequences for validation and test, drawn, or those that `part` (N,) calls so.
 
     Sequences of one `group` (N,) stay together. Where there are `classes` (N,), each keeps its share in every part,
     and where there are groups too, every class is among those to train on.
@@ -215,8 +212,9 @@ def divide(
     everything = np.arange(count)
     known = {name: everything[part == name] if part is not None else everything[:0] for name in Division._fields}
     rest = known["train"] if part is not None else everything
-    random = np.random.default_rng(seed)
-    for name, share in (("test", test), ("validation", validation / (1 - test) if part is None else validation)):
+    random = np.random.default_rng(data.seed)
+    validation = data.validation / (1 - data.test) if part is None else data.validation
+    for name, share in (("test", data.test), ("validation", validation)):
         if share > 0 and not len(known[name]):
             known[name], rest = hold_out(rest, share, classes, group, random)
         if share > 0 and not len(known[name]):

@@ -214,10 +214,9 @@ class ElasticEstimator(BaseEstimator):
         members, device = self._placed()
         if max_depth is not None:
             max_depth = whole("max_depth", max_depth)
-        scaling = members[0].scaling
+        scaling: Any = members[0].scaling
         for x, lengths in batches(cases, AT_ONCE):
-            if scaling is not None:
-                check_single(scaling.inputs(x, torch.empty(0)), "X")
+            check_single(scaling.inputs(x, torch.empty(0)), "X")
             with torch.no_grad():
                 here = x.to(device)
                 yield [member.run(here, lengths=lengths, max_depth=max_depth) for member in members], lengths
