@@ -47,12 +47,10 @@ def test_what_a_table_had_is_forgotten() -> None:
         assert len(model.predict(x[:2, :3, 0])) == 2
 
 
-@pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("pooling", ["mean", "last"])
-@pytest.mark.parametrize("kind", ["EIREHN", "LSTM"])
-def test_each_sequence_gives_what_it_gives_alone(kind: str, pooling: str, bidirectional: bool) -> None:
+@pytest.mark.parametrize(("kind", "pooling"), [("EIREHN", "mean"), ("EIREHN", "last"), ("LSTM", "last")])
+def test_each_sequence_gives_what_it_gives_alone(kind: str, pooling: str) -> None:
     x = sequences()
-    settings = {**QUICK, "kind": kind, "pooling": pooling, "bidirectional": bidirectional, "members": 2}
+    settings = {**QUICK, "kind": kind, "pooling": pooling, "bidirectional": True, "members": 2}
     model = ElasticClassifier(**settings).fit(x, signs(x))
     together, depths = model.predict_proba(x), model.depths(x)
     for row, each in enumerate(x):

@@ -1,4 +1,4 @@
-"""What classifier and regressor share: their settings, their training, their files."""
+"""What classifier and regressor share: their settings, their inputs, their training, their files."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
 from .._internal.checks import finite, one_of, positive_int
-from ..data.dataset import Splits, check_single, standardised
+from ..data.dataset import Splits, check_single, padded, standardised
 from ..models import ELASTIC, FIXED, Outcome, SequenceModel, SequenceNetwork
 from ..training.config import DEPTH_PENALTIES, PARTS, Hardware, Recipe
-from .cases import Cases, batches, channels, read_cases
 
+Cases = npt.NDArray[Any] | list[npt.NDArray[Any]]  # (N, T, X), or N of (T, X), each T its own
 AT_ONCE = 256
 """Sequences that are predicted at once: memory does not grow with their number."""
 ACCELERATORS = {"auto": "auto", "cpu": "cpu", "cuda": "gpu", "gpu": "gpu"}
@@ -161,7 +161,7 @@ class ElasticEstimator(BaseEstimator):
         """On classes (N,) or numbers (N, O) of the sequences, `rows` of them to train on and for validation."""
         from ..training.in_memory import Tensors, train_in_memory
 
-        self.n_channels_in_ = channels(cases)
+        self.n_channels_in_ = int(cases[0].shape[-1])
         (train, validation), scaling = standardised(
             cases, target, rows, self.standardise, ragged=isinstance(cases, list), names=("X", "y")
         )
@@ -195,15 +195,15 @@ class ElasticEstimator(BaseEstimator):
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None"
             )
-        return read_cases(self, X, reset=True)
+        return _read(self, X, reset=True)
 
     def _cases(self, X: Any) -> Cases:
         check_is_fitted(self)
-        cases = read_cases(self, X, reset=False)
-        if channels(cases) != self.n_channels_in_:
+        cases = _read(self, X, reset=False)
+        if (width := cases[0].shape[-1]) != self.n_channels_in_:
             raise ValueError(
-                f"X has {channels(cases)} channels, but {type(self).__name__} is expecting {self.n_channels_in_} "
-                "channels as input"
+                f"X has {width} channels, but {type(self).__name__} is expecting {self.n_channels_in_} channels "
+                "as input"
             )
         return cases
 
@@ -215,7 +215,12 @@ class ElasticEstimator(BaseEstimator):
         if max_depth is not None:
             max_depth = whole("max_depth", max_depth)
         scaling: Any = members[0].scaling
-        for x, lengths in batches(cases, AT_ONCE):
+        for first in range(0, len(cases), AT_ONCE):
+            part, lengths = cases[first : first + AT_ONCE], None
+            if isinstance(part, list):
+                x, lengths = padded(part, np.float64)
+            else:
+                x = torch.from_numpy(np.array(part, np.float64))
             check_single(scaling.inputs(x, torch.empty(0)), "X")
             with torch.no_grad():
                 here = x.to(device)
@@ -234,6 +239,66 @@ class ElasticEstimator(BaseEstimator):
         if not on_gpu:
             return self.members_, "cpu"
         return [copy.deepcopy(member).to("cuda") for member in self.members_], "cuda"
+
+
+def _read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Cases:
+    """Sequences from an array (cases, time, channels), a table (cases, time) of one channel, or a list of sequences
+    (time, channels) or (time,) of any lengths."""
+    cases: Cases
+    if isinstance(X, Tensor):
+        X = X.float() if X.dtype == torch.bfloat16 else X  # which NumPy does not know
+        X = X.numpy(force=True)
+    for name in ("n_features_in_", "feature_names_in_") if reset else ():  # of a table that was fitted before
+        vars(estimator).pop(name, None)
+    if _is_ragged(X):
+        cases = [_sequence(each, index) for index, each in enumerate(X)]
+        widths = {each.shape[1] for each in cases}
+        if len(widths) > 1:
+            raise ValueError(f"X: all sequences must have as many channels, got {sorted(widths)}")
+    elif isinstance(X, (np.ndarray, list, tuple)) and np.ndim(X) == 3:
+        if isinstance(X, np.ndarray) and X.dtype.kind == "f":  # whatever else is wrong, scikit-learn says
+            for row, step, channel in np.argwhere(~np.isfinite(X))[:1]:
+                raise ValueError(f"X contains NaN or infinity: sequence {row}, step {step}, column {channel}")
+        if 0 in np.shape(X):
+            raise ValueError(f"X: there must be cases, steps and channels, got {np.shape(X)}")
+        cases = check_array(X, allow_nd=True, dtype=(np.float64, np.float32), input_name="X", estimator=estimator)
+    else:
+        table = validate_data(estimator, X, reset=reset, dtype=(np.float64, np.float32))
+        cases = table[:, :, None]
+    return cases
+
+
+def _is_ragged(X: Any) -> bool:
+    """Whether X is a collection of sequences that are arrays of their own, and not one array."""
+    if isinstance(X, np.ndarray):
+        return X.dtype == object and X.ndim == 1 and len(X) > 0 and np.ndim(X[0]) > 0
+    if not isinstance(X, (list, tuple)) or not len(X):
+        return False
+    if all(isinstance(each, np.ndarray) and each.ndim == 2 for each in X):
+        return True
+    try:
+        np.asarray(X)
+    except ValueError:  # of unequal lengths
+        return all(np.ndim(_first(each)) < 2 for each in X)
+    return False
+
+
+def _first(each: Any) -> Any:
+    return next(iter(each), 0.0) if hasattr(each, "__iter__") else 0.0
+
+
+def _sequence(each: Any, index: int) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(each, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"X: sequence {index} must be numbers, (time, channels) or (time,): {error}") from None
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"X: sequence {index} must be (time, channels) or (time,), got {np.shape(each)}")
+    for step, channel in np.argwhere(~np.isfinite(array))[:1]:
+        raise ValueError(f"X contains NaN or infinity: sequence {index}, step {step}, column {channel}")
+    return array
 
 
 def whole(name: str, value: Any) -> int:
