@@ -122,11 +122,11 @@ def _content(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             values = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
             about = json.loads(file.metadata()["eirehn"])
         if not isinstance(about, dict):
-            raise ValueError("its header is no mapping")
+            raise ValueError("its header is not a mapping")
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RunError(f"{path} is damaged or no estimator: {error}") from error
+        raise RunError(f"{path} is damaged or not an estimator: {error}") from error
     return values, about
 
 
@@ -147,7 +147,7 @@ def _members(about: dict[str, Any], values: dict[str, Tensor]) -> list[SequenceM
     if {name: value.shape for name, value in values.items()} != expected:
         raise ValueError("the values do not fit the network")
     if not all(value.dtype == torch.float32 and value.isfinite().all() for value in values.values()):
-        raise ValueError("the values are no finite numbers of single precision")
+        raise ValueError("the values are not finite numbers of single precision")
     for name, numbers in asdict(scaling).items():
         width = blank.output_size if name.startswith("target") else blank.input_size
         if len(numbers) not in (1, width) or not np.isfinite(numbers).all():
