@@ -20,6 +20,7 @@ from torch import Tensor
 
 from .._internal.checks import finite, one_of, positive_int
 from ..data.dataset import Splits, check_single, padded, standardised
+from ..data.table import hold_out
 from ..models import ELASTIC, FIXED, Outcome, SequenceModel, SequenceNetwork
 from ..training.config import DEPTH_PENALTIES, PARTS, Hardware, Recipe
 
@@ -175,8 +176,6 @@ class ElasticEstimator(BaseEstimator):
 
     def _held_out(self, count: int, classes: npt.NDArray[np.int64] | None) -> tuple[Any, Any]:
         """The numbers of the sequences to train on, and of those to choose the epoch by."""
-        from ..data.table import hold_out
-
         everything = np.arange(count)
         if not self.early_stopping:
             return everything, everything[:0]
