@@ -143,15 +143,15 @@ def standardised(
     ragged: bool,
     names: tuple[str, str],
 ) -> tuple[list[Split], Scaling]:
-    """Each of `parts` of a data set, by mean and deviation of the first of them.
+    """The `parts` of a data set, shifted and scaled to mean 0 and deviation 1 over the first of them.
 
     Args:
         x: sequences, N of (T, X).
         target: numbers (N, O), which are standardised too, or classes (N,), which are not.
         parts: the indices of their sequences; only the first must have some.
-        standardise: where not, all stays in its units.
+        standardise: False to leave all units as they are.
         ragged: keep the lengths of the sequences, which differ.
-        names: of `x` and `target` in errors.
+        names: what errors call `x` and `target`.
     """
     scaling = Scaling(*moments(np.concatenate([x[row] for row in parts[0]], dtype=np.float64), standardise))
     with np.errstate(over="ignore"):

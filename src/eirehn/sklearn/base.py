@@ -159,7 +159,8 @@ class ElasticEstimator(BaseEstimator):
         outputs: int,
         weights: list[float] | None = None,
     ) -> None:
-        """On classes (N,) or numbers (N, O) of the sequences, `rows` of them to train on and for validation."""
+        """Trains on classes (N,) or numbers (N, O) of sequences; `rows` are the indices of the training and the
+        validation part."""
         from ..training.in_memory import Tensors, train_in_memory
 
         self.n_channels_in_ = int(cases[0].shape[-1])
@@ -175,7 +176,7 @@ class ElasticEstimator(BaseEstimator):
             member.scaling = scaling
 
     def _held_out(self, count: int, classes: npt.NDArray[np.int64] | None) -> tuple[Any, Any]:
-        """The numbers of the sequences to train on, and of those to choose the epoch by."""
+        """Indices of the sequences to train on, and of those held out for validation."""
         everything = np.arange(count)
         if not self.early_stopping:
             return everything, everything[:0]
