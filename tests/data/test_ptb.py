@@ -3,7 +3,6 @@
 import hashlib
 import io
 import tarfile
-from collections import Counter
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -172,14 +171,3 @@ def test_the_published_figures():
     for part, lines in zip(data[:3], (42_068, 3_370, 3_761), strict=True):
         assert part.dtype == torch.int32
         assert int((part == data.vocabulary.tokens.index(EOS)).sum()) == lines
-
-
-@needs_data
-def test_the_numbers_are_those_of_the_words():
-    data = PtbData().texts()
-    for part, name in ((data.train, "train"), (data.test, "test")):
-        content = (REAL / f"ptb.{name}.txt").read_text("ascii").replace("\n", " <eos> ").split()
-        assert [data.vocabulary.tokens[index] for index in part.tolist()] == content
-    counts = Counter((REAL / "ptb.train.txt").read_text("ascii").replace("\n", " <eos> ").split())
-    ordered = [word for word, _ in sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))]
-    assert list(data.vocabulary.tokens) == ordered

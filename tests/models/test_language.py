@@ -1,7 +1,9 @@
-"""The language model against its definition, written out by hand in NumPy's float64."""
+"""The language model and its pointer against their definitions, written out by hand in NumPy's float64."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,11 +15,28 @@ from helpers.oracle import rehn_step, rhn_step
 from torch import nn
 
 from eirehn.models import LanguageModel, LanguageNetwork
-from eirehn.models.language import word_mask
+from eirehn.models.body import run_body
+from eirehn.models.language import PointerSentinel
 
 Array = npt.NDArray[np.float64]
 Masks = list[tuple[float, Array]]
 DROPS = {"word_dropout": 0.25, "input_dropout": 0.75, "hidden_dropout": 0.2, "output_dropout": 0.65}
+
+
+@pytest.fixture
+def masks(monkeypatch: pytest.MonkeyPatch) -> Masks:
+    """The masks that dropout draws, in order, with their rates."""
+    drawn: Masks = []
+    original = nn.functional.dropout
+
+    def dropout(x: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
+        mask = original(torch.ones_like(x), p)
+        if p > 0:
+            drawn.append((p, mask.double().numpy()))
+        return x * mask
+
+    monkeypatch.setattr(nn.functional, "dropout", dropout)
+    return drawn
 
 
 def step(kind: str, x: Array, h: Array, cell: Any, depth: int, x_mask: Array, h_mask: Array) -> Array:
@@ -66,22 +85,6 @@ def test_all_dropouts_by_hand(kind: str, by_step: bool, layers: int, E: int | No
         logits = (x @ narrowing.T * output[:, min(t, steps - 1)]) @ embedding.T + bias
         np.testing.assert_allclose(outcome.prediction[:, t].detach().numpy(), logits, rtol=1e-11, atol=1e-13)
     np.testing.assert_allclose(outcome.state.detach().numpy(), np.stack(states), rtol=1e-11, atol=1e-13)
-
-
-def test_word_masks() -> None:
-    """Kept or dropped as a whole, apart in each sequence, as often as asked for, and inverted."""
-    torch.manual_seed(0)
-    tokens = torch.randint(0, 40, (500, 35))
-    mask = word_mask(torch.ones(500, 35), tokens, 0.25)[..., 0]
-    kept = []
-    for row, fates in zip(tokens.tolist(), mask.tolist(), strict=True):
-        by_word: dict[int, set[float]] = {}
-        for token, fate in zip(row, fates, strict=True):
-            by_word.setdefault(token, set()).add(fate)
-        assert all(len(each) == 1 for each in by_word.values())
-        kept += [next(iter(each)) for each in by_word.values()]
-    assert set(np.round(kept, 6)) == {0.0, round(1 / 0.75, 6)}
-    assert np.mean(np.array(kept) > 0) == pytest.approx(0.75, abs=4 * (0.25 * 0.75 / len(kept)) ** 0.5)
 
 
 def test_nothing_is_dropped_in_evaluation() -> None:
@@ -144,6 +147,7 @@ def test_words_of_another_size_than_the_state(tied: bool) -> None:
     tokens = torch.randint(0, 11, (2, 5))
     with torch.autocast("cpu", torch.bfloat16):
         outcome, out = model.run(tokens), model.body(model.embedding(tokens))[0]
+        assert model.train()(tokens).dtype == torch.bfloat16
     matrix = model.embedding.weight if model.output is None else model.output
     exact = out.float() @ model.narrowing.T @ matrix.T + model.bias
     torch.testing.assert_close(outcome.prediction, exact, rtol=1e-5, atol=1e-6)  # bfloat16 is off by 1e-3
@@ -154,14 +158,6 @@ def test_words_of_another_size_than_the_state(tied: bool) -> None:
     own = LanguageModel(LanguageNetwork("LSTM", 8, embedding_size=8), 11)
     assert own.narrowing is None
     assert set(own.state_dict()) == set(LanguageModel(LanguageNetwork("LSTM", 8), 11).state_dict())
-
-
-def test_evaluation_has_all_digits_of_the_logits() -> None:
-    model = LanguageModel(LanguageNetwork("EIREHN", 8, max_depth=2), 6)
-    tokens = torch.randint(0, 6, (2, 5))
-    with torch.autocast("cpu", torch.bfloat16):
-        assert model(tokens).dtype == torch.bfloat16
-        assert model.eval()(tokens).dtype == torch.float32
 
 
 @pytest.mark.parametrize("form", [{}, {"pointer": 5}, {"embedding_size": 6}], ids=str)
@@ -184,3 +180,89 @@ def test_logits_are_divided_when_not_training(form: dict[str, Any]) -> None:
     else:
         torch.testing.assert_close(model(tokens), plain(tokens) / 2)
     torch.testing.assert_close(model.train()(tokens), plain.train()(tokens))
+
+
+def pointing_by_hand(
+    model: LanguageModel, tokens: torch.Tensor, window: int, masks: Sequence[Any] = (1.0, 1.0)
+) -> Any:
+    """Every p(w), (B, T, V), from the plain model's outputs: all loops. The masks are of what the vocabulary sees
+    and of what the pointer asks by."""
+    assert model.pointer is not None
+    W, b = (each.detach().numpy() for each in (model.pointer.query.weight, model.pointer.query.bias))
+    s = model.pointer.sentinel.detach().numpy()
+    out = run_body(model.body, model.embedding(tokens), max_depth=None, with_cost=False).out
+    h = out.detach().numpy()
+    narrowed = h if model.narrowing is None else h @ model.narrowing.detach().numpy().T
+    seen_by_vocabulary, asking = narrowed * masks[0], h * masks[1]
+    logits = seen_by_vocabulary @ model.embedding.weight.detach().numpy().T + model.bias.detach().numpy()
+    B, T, V = logits.shape
+    p = np.zeros((B, T, V))
+    for i in range(B):
+        for t in range(T):
+            vocabulary = np.exp(logits[i, t]) / np.exp(logits[i, t]).sum()
+            q = np.tanh(W @ asking[i, t] + b)
+            seen = range(max(0, t - window + 1), t + 1)
+            scores = [math.exp(q @ h[i, j]) for j in seen]
+            left = math.exp(q @ s)
+            total = sum(scores) + left
+            p[i, t] = left / total * vocabulary
+            for j, score in zip(seen, scores, strict=True):
+                p[i, t, tokens[i, j]] += score / total
+    return p
+
+
+@pytest.mark.parametrize(("kind", "size"), [("EIREHN", None), ("LSTM", None), ("EIREHN", 4)])
+@pytest.mark.parametrize("window", [1, 4, 30])
+@pytest.mark.parametrize("piece", [12, 5, 1])
+def test_a_pointer_by_hand(kind: str, size: int | None, window: int, piece: int) -> None:
+    """At once, and in pieces between which only the state is carried."""
+    torch.manual_seed(0)
+    network = LanguageNetwork(
+        kind, 6, max_depth=2, pointer=window, embedding_size=size, start={"weight_bound": 1.0}
+    )
+    model = LanguageModel(network, 5).double().eval()
+    tokens = torch.randint(0, 5, (3, 12))
+    expected = pointing_by_hand(model, tokens, window)
+    state, found = None, []
+    for at in range(0, 12, piece):
+        outcome = model.run(tokens[:, at : at + piece], state)
+        state = outcome.state
+        found.append(outcome.prediction.exp())
+    p = torch.cat(found, 1)
+    np.testing.assert_allclose(p.detach().numpy(), expected, rtol=1e-11)
+    torch.testing.assert_close(p.sum(-1), torch.ones_like(p.sum(-1)), rtol=1e-6, atol=0)
+
+
+@pytest.mark.parametrize(("by_step", "size"), [(False, None), (True, None), (True, 4)])
+def test_what_is_hidden_from_a_pointer_by_hand(by_step: bool, size: int | None, masks: list[Any]) -> None:
+    """In training it asks by a part of an output, as much as the vocabulary sees; what it points at is whole."""
+    torch.manual_seed(0)
+    own: dict[str, Any] = {"output_dropout": 0.6, "step_masks": by_step, "embedding_size": size}
+    network = LanguageNetwork("EIREHN", 6, max_depth=2, pointer=4, start={"weight_bound": 1.0}, **own)
+    model = LanguageModel(network, 5).double().train()
+    tokens = torch.randint(0, 5, (3, 12))
+    first = model.run(tokens[:, :7])
+    second = model.run(tokens[:, 7:], first.state)
+    assert [p for p, _ in masks] == [0.6] * 4
+    # Of each call two, of the vocabulary and of the pointer.
+    kept = [
+        np.concatenate([np.broadcast_to(one, (3, 7, size)), np.broadcast_to(two, (3, 5, size))], 1)
+        for (_, one), (_, two), size in zip(masks[:2], masks[2:], (size or 6, 6), strict=True)
+    ]
+    assert all((mask == 0).any() and (mask == 2.5).any() for mask in kept)
+    assert size is not None or (kept[0] != kept[1]).any()
+    expected = pointing_by_hand(model, tokens, 4, kept)
+    found = torch.cat([first.prediction, second.prediction], 1).exp()
+    np.testing.assert_allclose(found.detach().numpy(), expected, rtol=1e-11)
+    whole = model.eval().run(tokens).prediction.exp()
+    np.testing.assert_allclose(whole.detach().numpy(), pointing_by_hand(model, tokens, 4), rtol=1e-11)
+
+
+def test_a_pointer_loses_no_digits_of_logits_that_have_few() -> None:
+    """As autocast gives them: what is made of them has all digits of float32."""
+    torch.manual_seed(0)
+    pointer, out, tokens = PointerSentinel(4, 3, 0.1), torch.randn(2, 5, 4), torch.randint(0, 7, (2, 5))
+    logits = torch.randn(2, 5, 7).bfloat16()
+    for target in (None, torch.randint(0, 7, (2, 5))):
+        found, wanted = (pointer(out, out, tokens, each, None, target)[0] for each in (logits, logits.float()))
+        torch.testing.assert_close(found, wanted, rtol=0, atol=0)

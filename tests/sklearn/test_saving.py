@@ -121,10 +121,10 @@ def test_files_that_are_none(saved: Path, tmp_path: Path) -> None:
     path = tmp_path / "model"
     for content in (b"", b"nonsense", whole[:100], whole[:-1], pickle.dumps({"a": 1}), b"\xff" * 64):
         path.write_bytes(content)
-        with pytest.raises(RunError, match="is damaged or no estimator"):
+        with pytest.raises(RunError, match="is damaged or not an estimator"):
             ElasticClassifier.load(path)
     save_file({"a": np.zeros(3)}, path)
-    with pytest.raises(RunError, match="is damaged or no estimator"):
+    with pytest.raises(RunError, match="is damaged or not an estimator"):
         ElasticClassifier.load(path)
     with pytest.raises(RunError, match="cannot read"):
         ElasticClassifier.load(tmp_path / "none")
@@ -132,5 +132,5 @@ def test_files_that_are_none(saved: Path, tmp_path: Path) -> None:
     def poison(arrays: dict[str, Any]) -> None:
         arrays["0.head.bias"] = arrays["0.head.bias"] * np.nan
 
-    with pytest.raises(RunError, match="no finite numbers"):
+    with pytest.raises(RunError, match="not finite numbers"):
         ElasticClassifier.load(changed(saved, path, lambda about: None, poison))

@@ -44,7 +44,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """As JSON, with null for what is no number there: NaN and the infinities."""
+    """As JSON, with null for NaN and the infinities, which JSON does not have."""
     write_text(path, json.dumps(_numbers(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 

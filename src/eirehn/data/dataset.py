@@ -9,7 +9,7 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol, TypeAlias
 
@@ -132,6 +132,43 @@ def moments(values: Floats, standardise: bool = True) -> tuple[tuple[float, ...]
     # A constant has a deviation of rounding errors.
     varies = scale > 1e-12 * np.abs(values).max(0)
     return tuple(mean.tolist()), tuple(np.where(varies, scale, 1.0).tolist())
+
+
+def standardised(
+    x: Sequence[npt.NDArray[Any]] | npt.NDArray[Any],
+    target: npt.NDArray[Any],
+    parts: Sequence[npt.NDArray[np.int64]],
+    standardise: bool,
+    *,
+    ragged: bool,
+    names: tuple[str, str],
+) -> tuple[list[Split], Scaling]:
+    """The `parts` of a data set, shifted and scaled to mean 0 and deviation 1 over the first of them.
+
+    Args:
+        x: sequences, N of (T, X).
+        target: numbers (N, O), which are standardised too, or classes (N,), which are not.
+        parts: the indices of their sequences; only the first must have some.
+        standardise: False to leave all units as they are.
+        ragged: keep the lengths of the sequences, which differ.
+        names: what errors call `x` and `target`.
+    """
+    scaling = Scaling(*moments(np.concatenate([x[row] for row in parts[0]], dtype=np.float64), standardise))
+    with np.errstate(over="ignore"):
+        if target.dtype.kind == "f":
+            mean, scale = moments(target[parts[0]], standardise)
+            scaling = replace(scaling, target_mean=mean, target_scale=scale)
+            target = ((target - mean) / scale).astype(np.float32)
+        splits = []
+        for rows in parts:
+            inputs, lengths = torch.empty(0, 1, x[0].shape[1]), torch.empty(0, dtype=torch.int64)
+            if len(rows):
+                inputs, lengths = padded([(x[row] - scaling.mean) / scaling.scale for row in rows])
+            splits.append(Split(inputs, torch.from_numpy(target[rows]), lengths if ragged else None))
+    for split in splits:
+        for values, name in zip((split.x, split.target), names, strict=True):
+            check_single(values, name)
+    return splits, scaling
 
 
 DAMAGED_ARRAY = (ValueError, EOFError, SyntaxError, tokenize.TokenError)

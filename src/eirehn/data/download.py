@@ -5,8 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -89,6 +88,7 @@ def _retrieve(remote: Remote, folder: Path) -> Path:
         import requests
     except ImportError as error:
         raise RunError(f"downloads need {error.name}: pip install 'eirehn[train]'") from error
+    pooch.get_logger().setLevel(logging.WARNING)  # a download that goes well says nothing
     http = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=CHUNK, timeout=TIMEOUT)
 
     def download(url: str, out: str, _: object) -> None:
@@ -96,8 +96,7 @@ def _retrieve(remote: Remote, folder: Path) -> Path:
             http(url, _Bounded(file, LARGEST if remote.size is None else remote.size), None)
 
     try:
-        with _quiet(pooch.get_logger()):
-            return Path(pooch.retrieve(remote.url, remote.digest, remote.name, folder, downloader=download))
+        return Path(pooch.retrieve(remote.url, remote.digest, remote.name, folder, downloader=download))
     except requests.HTTPError as error:
         answer: Any = error.response  # there is one: the server has refused
         reason = f"HTTP {answer.status_code} {answer.reason}"
@@ -129,14 +128,3 @@ class _Bounded:
 
     def flush(self) -> None:
         self.file.flush()
-
-
-@contextmanager
-def _quiet(logger: logging.Logger) -> Iterator[None]:
-    """Without what is said of a download that goes well."""
-    level = logger.level
-    logger.setLevel(logging.WARNING)
-    try:
-        yield
-    finally:
-        logger.setLevel(level)

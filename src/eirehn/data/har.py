@@ -127,17 +127,17 @@ def read_source(source: Path) -> Arrays:
     Args:
         source: the archive from UCI, the zip inside it, or the folder they unpack to.
     """
-    if source.is_dir():
-        return _read_parts(_folder(source), source)
     if not source.exists():
         raise RunError(f"cannot read {source}: there is no such file or folder")
     try:
+        if source.is_dir():
+            return _read_parts(_folder(source), source)
         with _zipped(source, source) as read:
             return _read_parts(read, source)
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError) as error:
         raise RunError(f"{source} is damaged or not a zip file: {error}") from error
     except OSError as error:
-        raise RunError(f"cannot read {source}: {error.strerror or error}") from error
+        raise RunError(f"cannot read {error.filename or source}: {error.strerror or error}") from error
 
 
 def _folder(source: Path) -> Read:
@@ -146,11 +146,8 @@ def _folder(source: Path) -> Read:
         raise RunError(f"{source} does not hold UCI HAR: it has no {SIGN}")
 
     def read(path: str) -> bytes:
-        try:
-            with open(root / path, "rb") as file:
-                return _bounded(file, path, LARGEST_TEXT)
-        except OSError as error:
-            raise RunError(f"cannot read {root / path}: {error.strerror}") from error
+        with open(root / path, "rb") as file:
+            return _bounded(file, path, LARGEST_TEXT)
 
     return read
 

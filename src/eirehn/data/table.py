@@ -10,12 +10,11 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from .._internal.checks import boolean, finite, non_negative_int, one_of, positive_int
 from .._internal.files import RunError
-from .dataset import Floats, Scaling, Split, Splits, check_single, checksum, file_state, moments, padded
-from .table_columns import Cases, Roles, read_columns
+from .dataset import Scaling, Splits, checksum, file_state, standardised
+from .table_columns import Cases, read_columns
 from .table_npz import read_npz
 
 Indices = npt.NDArray[np.int64]
@@ -164,43 +163,26 @@ class FileData:
         path = self._path()
         return _content(self, path, file_state(path))
 
-    def _cases(self, path: Path) -> Cases:
-        roles = Roles(self.target, self.values, self.sequence, self.time, self.group, self.split)
-        if path.suffix.lower() == ".npz":
-            return read_npz(path, roles, task=self.task, ragged=self.ragged)
-        tabs = self.delimiter == "tab" or (path.suffix.lower() == ".tsv" and self.delimiter == ",")
-        return read_columns(
-            path,
-            roles,
-            task=self.task,
-            channels=self.channels,
-            ragged=self.ragged,
-            delimiter="\t" if tabs else self.delimiter,
-            encoding=self.encoding,
-        )
-
 
 @functools.lru_cache(maxsize=2)
 def _content(data: FileData, path: Path, stamp: tuple[int, int]) -> Content:
     """Read once for each time `stamp` the file was written."""
     if data.sha256 is not None and checksum(path) != data.sha256:
         raise RunError(f"{path} has changed since it was first trained on; choose another folder for a new run")
-    cases = data._cases(path)
+    cases = read_npz(path, data) if path.suffix.lower() == ".npz" else read_columns(path, data)
     classes, codes = _classes(path, cases) if data.task == "classification" else ((), None)
-    shares: dict[str, Any] = {"validation": data.validation, "test": data.test, "seed": data.seed}
-    division = divide(len(cases.x), codes, cases.group, cases.part, **shares)
+    division = divide(data, len(cases.x), codes, cases.group, cases.part)
     if codes is not None and (unseen := sorted(set(range(len(classes))) - set(codes[division.train].tolist()))):
         raise RunError(f"{path}: no sequence to train on is of class {classes[unseen[0]]!r}")
     target: npt.NDArray[Any] = cases.target if codes is None else codes
-    scaling = _scaling(data, [cases.x[row] for row in division.train], target[division.train])
-    splits = Splits(*(_split(cases.x, target, rows, scaling, codes is None) for rows in division))
-    if all(len(each) == len(cases.x[0]) for each in cases.x):
-        splits = Splits(*(split._replace(lengths=None) for split in splits))
+    ragged = any(len(each) != len(cases.x[0]) for each in cases.x)
+    names = "the file", "the target"
+    splits, scaling = standardised(cases.x, target, division, data.standardise, ragged=ragged, names=names)
     weights = None
     if data.class_weights == "balanced":
         counts = np.bincount(np.asarray(codes)[division.train], minlength=len(classes))
         weights = tuple((counts.sum() / (len(classes) * counts)).tolist())
-    return Content(splits, scaling, classes, weights, division)
+    return Content(Splits(*splits), scaling, classes, weights, division)
 
 
 def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], Indices]:
@@ -221,32 +203,8 @@ def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], Indices]:
     return tuple(names), np.argsort(order)[codes.reshape(-1)]
 
 
-def _scaling(data: FileData, x: list[Floats], target: npt.NDArray[Any]) -> Scaling:
-    inputs = moments(np.concatenate(x), data.standardise)
-    if data.task == "classification":
-        return Scaling(*inputs)
-    return Scaling(*inputs, *moments(target, data.standardise))
-
-
-def _split(x: list[Floats], target: npt.NDArray[Any], rows: Indices, scaling: Scaling, numbers: bool) -> Split:
-    if len(rows):
-        with np.errstate(over="ignore"):
-            inputs, lengths = padded([(x[row] - scaling.mean) / scaling.scale for row in rows])
-    else:
-        inputs, lengths = torch.empty(0, 1, x[0].shape[1]), torch.empty(0, dtype=torch.int64)
-    check_single(inputs, "the file")
-    answers = target[rows]
-    if numbers:
-        with np.errstate(over="ignore"):
-            answers = ((answers - scaling.target_mean) / scaling.target_scale).astype(np.float32)
-    check_single(torch.from_numpy(answers), "the target")
-    return Split(inputs, torch.from_numpy(answers), lengths)
-
-
-def divide(
-    count: int, classes: Any, group: Any, part: Any, *, validation: float, test: float, seed: int
-) -> Division:
-    """The shares `validation` and `test` of `count` sequences, drawn by `seed`, or those that `part` (N,) calls so.
+def divide(data: FileData, count: int, classes: Any, group: Any, part: Any) -> Division:
+    """The shares of `count` sequences for validation and test, drawn, or those that `part` (N,) calls so.
 
     Sequences of one `group` (N,) stay together. Where there are `classes` (N,), each keeps its share in every part,
     and where there are groups too, every class is among those to train on.
@@ -254,8 +212,9 @@ def divide(
     everything = np.arange(count)
     known = {name: everything[part == name] if part is not None else everything[:0] for name in Division._fields}
     rest = known["train"] if part is not None else everything
-    random = np.random.default_rng(seed)
-    for name, share in (("test", test), ("validation", validation / (1 - test) if part is None else validation)):
+    random = np.random.default_rng(data.seed)
+    validation = data.validation / (1 - data.test) if part is None else data.validation
+    for name, share in (("test", data.test), ("validation", validation)):
         if share > 0 and not len(known[name]):
             known[name], rest = hold_out(rest, share, classes, group, random)
         if share > 0 and not len(known[name]):

@@ -11,7 +11,7 @@ import csv
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +19,9 @@ import numpy.typing as npt
 from .._internal.checks import nearest
 from .._internal.files import RunError
 from .dataset import Floats
+
+if TYPE_CHECKING:
+    from .table import FileData
 
 Texts = npt.NDArray[np.str_]
 Column = list[str] | npt.NDArray[Any]
@@ -29,17 +32,6 @@ MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codec
 NO_VALUE = ("", "nan", "na", "n/a", "null", "none", "?")
 """What files have in the place of a number that is not there, in lower case."""
 MISSING = "a value is missing; fill it in, or leave the sequence out"
-
-
-class Roles(NamedTuple):
-    """Which columns, or arrays, of a file hold what."""
-
-    target: str
-    values: tuple[str, ...]
-    sequence: str | None
-    time: str | None
-    group: str | None
-    part: str | None
 
 
 class Cases(NamedTuple):
@@ -120,29 +112,27 @@ class Table(NamedTuple):
             raise RunError(f"{self.where(int(row), name)}: {MISSING}")
 
 
-def read_columns(
-    path: Path, roles: Roles, *, task: str, channels: int, ragged: bool, delimiter: str, encoding: str
-) -> Cases:
-    """Long where `roles` name the column that says which sequence a row is of, and wide otherwise."""
-    parquet = path.suffix.lower() == ".parquet"
-    table = _read_parquet(path) if parquet else _read_csv(path, delimiter, encoding)
-    if roles.sequence is not None:
-        return _long(table, roles, task)
-    if roles.time is not None:
+def read_columns(path: Path, data: FileData) -> Cases:
+    """Long where `data` name the column that says which sequence a row is of, and wide otherwise."""
+    table = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path, data)
+    if data.sequence is not None:
+        return _long(table, data)
+    if data.time is not None:
         raise ValueError("time orders the rows of a long file: name the column of its sequences too")
-    return _wide(table, roles, task, channels, ragged)
+    return _wide(table, data)
 
 
-def _read_csv(path: Path, delimiter: str, encoding: str) -> Table:
-    """A header and rows of as many cells. A byte-order mark says more of the encoding than `encoding`."""
+def _read_csv(path: Path, data: FileData) -> Table:
+    """A header and rows of as many cells. A byte-order mark says more of the encoding than `data.encoding`."""
+    tabs = data.delimiter == "tab" or (path.suffix.lower() == ".tsv" and data.delimiter == ",")
     try:
         if (size := path.stat().st_size) > LARGEST_CSV:
             raise RunError(f"{path} is refused: {size:,} bytes of text; save it as npz")
         with open(path, "rb") as file:
             start = file.read(4)
-        used = next((name for mark, name in MARKS if start.startswith(mark)), encoding)
+        used = next((name for mark, name in MARKS if start.startswith(mark)), data.encoding)
         with open(path, encoding=used, newline="") as text:
-            return _csv_table(path, csv.reader(text, delimiter=delimiter, strict=True))
+            return _csv_table(path, csv.reader(text, delimiter="\t" if tabs else data.delimiter, strict=True))
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeError as error:
@@ -253,10 +243,10 @@ def _names(cells: npt.NDArray[Any]) -> list[str]:
     return ["" if cell is None or cell != cell else str(cell) for cell in cells.tolist()]
 
 
-def _values(table: Table, roles: Roles) -> list[str]:
+def _values(table: Table, data: FileData) -> list[str]:
     """The names of the signals' columns: those asked for, or all that have no other role."""
-    taken = {roles.target, roles.sequence, roles.time, roles.group, roles.part}
-    names = list(roles.values) or [name for name in table.columns if name not in taken]
+    taken = {data.target, data.sequence, data.time, data.group, data.split}
+    names = list(data.values) or [name for name in table.columns if name not in taken]
     if not names:
         raise RunError(f"{table.path} has no columns left for the values")
     for name in names:
@@ -265,24 +255,24 @@ def _values(table: Table, roles: Roles) -> list[str]:
     return names
 
 
-def _labels(table: Table, roles: Roles, task: str) -> tuple[Texts | Floats, Texts | None, Texts | None]:
+def _labels(table: Table, data: FileData) -> tuple[Texts | Floats, Texts | None, Texts | None]:
     """The target, group and part of each row, where there are any."""
-    named = (roles.group, "group"), (roles.part, "split")
+    named = (data.group, "group"), (data.split, "split")
     group, part = (None if name is None else table.texts(name, role) for name, role in named)
-    if task == "regression":
-        return table.numbers(roles.target, "the target")[:, None], group, part
-    return table.texts(roles.target, "the target"), group, part
+    if data.task == "regression":
+        return table.numbers(data.target, "the target")[:, None], group, part
+    return table.texts(data.target, "the target"), group, part
 
 
-def _long(table: Table, roles: Roles, task: str) -> Cases:
-    assert roles.sequence is not None
-    keys = table.texts(roles.sequence, "sequence")
-    target, group, part = _labels(table, roles, task)
-    values = np.stack([table.numbers(name, "values") for name in _values(table, roles)], 1)  # (rows, X)
+def _long(table: Table, data: FileData) -> Cases:
+    assert data.sequence is not None
+    keys = table.texts(data.sequence, "sequence")
+    target, group, part = _labels(table, data)
+    values = np.stack([table.numbers(name, "values") for name in _values(table, data)], 1)  # (rows, X)
     _, first, code = np.unique(keys, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))  # sequences in the order in which the file begins them
-    order, starts = _order(table, roles, rank[code])
-    for name, each in ((roles.target, target), (roles.group, group), (roles.part, part)):
+    order, starts = _order(table, data.time, rank[code])
+    for name, each in ((data.target, target), (data.group, group), (data.split, part)):
         if each is not None:
             _check_constant(table, name, each[order], order, starts)
     firsts = order[starts]
@@ -290,20 +280,20 @@ def _long(table: Table, roles: Roles, task: str) -> Cases:
         np.split(values[order], starts[1:]),
         target[firsts],
         None if group is None else group[firsts],
-        None if part is None else parts(part[firsts], lambda row: table.where(int(firsts[row]), str(roles.part))),
+        None if part is None else parts(part[firsts], lambda row: table.where(int(firsts[row]), str(data.split))),
     )
 
 
-def _order(table: Table, roles: Roles, code: npt.NDArray[np.int64]) -> tuple[Any, Any]:
+def _order(table: Table, named: str | None, code: npt.NDArray[np.int64]) -> tuple[Any, Any]:
     """The rows sequence by sequence, in time, and where in that each sequence starts."""
-    if roles.time is None:
+    if named is None:
         order = np.argsort(code, kind="stable")
     else:
-        time = table.times(roles.time)
+        time = table.times(named)
         order = np.lexsort((time, code))
         again = (np.diff(code[order]) == 0) & (np.diff(time[order]) == 0)
         for at in np.flatnonzero(again)[:1]:
-            raise RunError(f"{table.where(int(order[at + 1]), roles.time)}: its sequence has this time already")
+            raise RunError(f"{table.where(int(order[at + 1]), named)}: its sequence has this time already")
     return order, np.flatnonzero(np.diff(code[order], prepend=-1))
 
 
@@ -316,14 +306,14 @@ def _check_constant(table: Table, name: str | None, values: Any, order: Any, sta
         raise RunError(f"{where}: {cell!r} differs from the rows before it of its sequence, which has one")
 
 
-def _wide(table: Table, roles: Roles, task: str, channels: int, ragged: bool) -> Cases:
-    names = _values(table, roles)
+def _wide(table: Table, data: FileData) -> Cases:
+    names, channels = _values(table, data), data.channels
     if len(names) % channels:
         raise ValueError(f"{len(names)} columns of values do not make whole time steps of {channels} channels")
-    target, group, part = _labels(table, roles, task)
+    target, group, part = _labels(table, data)
     if part is not None:
-        part = parts(part, lambda row: table.where(row, str(roles.part)))
-    values = np.stack([table.numbers(name, "values", missing=ragged) for name in names], 1)  # (N, T · X)
+        part = parts(part, lambda row: table.where(row, str(data.split)))
+    values = np.stack([table.numbers(name, "values", missing=data.ragged) for name in names], 1)  # (N, T · X)
     last = ends(np.isnan(values))
     for row in np.flatnonzero((last == 0) | (last % channels > 0))[:1]:
         raise RunError(f"{table.row(int(row))} ends after {last[row]} values, in no whole time step")

@@ -3,37 +3,41 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from .._internal.files import RunError
 from .dataset import Floats, load_npz
-from .table_columns import PARTS, Cases, Roles, Texts, ends, parts
+from .table_columns import PARTS, Cases, Texts, ends, parts
+
+if TYPE_CHECKING:
+    from .table import FileData
 
 LARGEST = 8 << 30
 """Bytes that all arrays of a file have together, as it declares them."""
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-def read_npz(path: Path, roles: Roles, *, task: str, ragged: bool) -> Cases:
-    """`X` (N, T, X) or (N, T) and `y` (N,), or (N, O) for a regression, by these names or those in `roles`; or
+def read_npz(path: Path, data: FileData) -> Cases:
+    """`X` (N, T, X) or (N, T) and `y` (N,), or (N, O) for a regression, by these names or those in `data`; or
     `X_train`, `y_train`, `X_test`, … for each part. `lengths` (N,) says where sequences end that are padded."""
-    for name, value in (("sequence", roles.sequence), ("time", roles.time)):
+    for name, value in (("sequence", data.sequence), ("time", data.time)):
         if value is not None:
             raise ValueError(f"{name} names a column of a long CSV file, and {path} is npz")
-    if len(roles.values) > 1:
-        raise ValueError(f"values names one array of an npz file, got {', '.join(roles.values)}")
+    if len(data.values) > 1:
+        raise ValueError(f"values names one array of an npz file, got {', '.join(data.values)}")
     arrays = load_npz(path, LARGEST)
-    values = roles.values[0] if roles.values else "X"
+    values = data.values[0] if data.values else "X"
     if values in arrays or f"{values}_train" not in arrays:
-        return _Part(path, arrays).cases(values, roles, task, ragged)
+        return _Part(path, arrays).cases(values, data)
     found = {}
     for part in PARTS:
         if f"{values}_{part}" in arrays:
-            cases = _Part(path, arrays, f"_{part}").cases(values, roles._replace(part=None), task, ragged)
+            cases = _Part(path, arrays, f"_{part}").cases(values, replace(data, split=None))
             found[part] = cases._replace(part=np.full(len(cases.x), part))
     return _joined(path, found)
 
@@ -72,20 +76,20 @@ class _Part(NamedTuple):
     def error(self, name: str, said: str) -> RunError:
         return RunError(f"{self.path}, {name + self.suffix!r}: {said}")
 
-    def cases(self, values: str, roles: Roles, task: str, ragged: bool) -> Cases:
+    def cases(self, values: str, data: FileData) -> Cases:
         x = self.signals(values)
-        lengths = self.lengths(x, ragged).tolist()
+        lengths = self.lengths(x, data.ragged).tolist()
         for row, end in enumerate(lengths):
             for step, channel in np.argwhere(~np.isfinite(x[row, :end]))[:1]:
                 what = "a value is missing" if np.isnan(x[row, step, channel]) else "a value is not finite"
                 raise self.error(values, f"row {row}, step {step}, column {channel}: {what}")
-        target = (self.numbers if task == "regression" else self.labels)(roles.target, len(x))
+        target = (self.numbers if data.task == "regression" else self.labels)(data.target, len(x))
         group, part = (
             None if name is None else self.get(name, role, len(x)).astype(np.str_)
-            for name, role in ((roles.group, "group"), (roles.part, "split"))
+            for name, role in ((data.group, "group"), (data.split, "split"))
         )
         if part is not None:
-            part = parts(part, lambda row: f"{self.path}, {roles.part!r}, row {row}")
+            part = parts(part, lambda row: f"{self.path}, {data.split!r}, row {row}")
         return Cases([x[row, :end] for row, end in enumerate(lengths)], target, group, part)
 
     def signals(self, name: str) -> Floats:

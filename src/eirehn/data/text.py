@@ -236,7 +236,7 @@ def _place(path: Path, kind: str, suffix: str, depends_on: list[Any]) -> Path:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[bool]:
-    """Whether no other process writes to this folder, after some waiting for it: work done twice is no error."""
+    """Whether no other process writes to this folder, after some waiting for it: work done twice does no harm."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / ".lock", "ab") as file:

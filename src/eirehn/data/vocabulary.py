@@ -226,7 +226,7 @@ def _decoder(encoding: str) -> codecs.IncrementalDecoder:
         name = codecs.lookup(encoding).name
     except LookupError as error:
         raise ValueError(f"encoding must be the name of a text encoding, got {encoding!r}") from error
-    # A mark at the beginning that some editors leave is no part of a text.
+    # A mark at the beginning that some editors leave does not belong to the text.
     return codecs.getincrementaldecoder("utf-8-sig" if name == "utf-8" else name)()
 
 

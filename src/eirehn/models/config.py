@@ -90,7 +90,7 @@ class LanguageNetwork(Network):
     tied: bool = True
     """Score words by the matrix that embeds them."""
     pointer: int = 0
-    """Also point at one of so many last words (Merity et al. 2016); 0: not."""
+    """Words read last that a pointer can point at (Merity et al. 2016); 0: no pointer."""
     calibrated: bool = False
     """Divide logits by a temperature when not training, which a training fits to validation data epoch by epoch."""
 

@@ -10,10 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from .._internal.checks import positive_int
-from ..cells.base import default_bound, fill_uniform
+from ..cells.base import at_least_float32, default_bound, fill_uniform
 from .body import Outcome, build_body, run_body
 from .config import ELASTIC, FIXED, LanguageNetwork
-from .pointer import PointerSentinel
 
 if TYPE_CHECKING:
     from ..data.vocabulary import Vocabulary
@@ -88,8 +87,8 @@ class LanguageModel(nn.Module):
                 whole = out.to(self.bias.dtype)
                 # As much is hidden from it as from the vocabulary: relied on too much, a pointer overfits.
                 asking = self._dropped(whole) if self.training else whole
-                logits, memory = self.pointer(whole, tokens, logits, memory, target, asking=asking)
-            state = (state, tuple(memory))  # a state is saved, and read back without pickle
+                logits, memory = self.pointer(whole, asking, tokens, logits, memory, target)
+            state = (state, memory)
         if self.temperature is not None and not self.training:
             logits = logits / self.temperature
             logits = logits if self.pointer is None else logits.log_softmax(-1)  # a pointer gives log-probabilities
@@ -125,3 +124,63 @@ def word_mask(ones: Tensor, tokens: Tensor, dropped: float) -> Tensor:
     kept in all its places. `ones` (B, T) has the type and the device."""
     first = (tokens.unsqueeze(-1) == tokens.unsqueeze(-2)).int().argmax(-1)  # (B, T): where each word stands first
     return F.dropout(ones, dropped).gather(-1, first).unsqueeze(-1)
+
+
+class PointerSentinel(nn.Module):
+    """The pointer sentinel of Merity et al. (2016), by which a model can also point at a word it has just read:
+    `p(w) = g p_vocab(w) + Σ_{i: w_i = w} a_i` over the last `window` words, the present one among them, with
+    `[a; g] = softmax([q · h_i; q · s])`, `q = tanh(W h + b)`, and a learned sentinel s, whose share g is left to
+    the vocabulary. It is trained by the cross-entropy of p alone."""
+
+    def __init__(self, hidden_size: int, window: int, bound: float) -> None:
+        super().__init__()
+        self.window = window
+        self.query = nn.Linear(hidden_size, hidden_size)
+        self.sentinel = nn.Parameter(torch.empty(hidden_size))
+        fill_uniform(bound, self.query.weight, self.query.bias, self.sentinel)
+
+    def forward(
+        self,
+        out: Tensor,
+        asking: Tensor,
+        tokens: Tensor,
+        logits: Tensor,
+        memory: tuple[Tensor, Tensor] | None,
+        target: Tensor | None,
+    ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Log-probabilities, (B, T, V), for outputs (B, T, H) at `tokens` (B, T) and queries made from `asking`,
+        (B, T, H); and what to point at next: the last outputs (B, L, H) and their words (B, L), −1 where there was
+        none yet. With a `target`, (B, T), they are of the target alone, (B, T), which is faster."""
+        outputs, words = self._nothing(out) if memory is None else memory
+        keys = torch.cat([outputs.to(out.dtype), out], 1)  # (B, L + T, H)
+        words = torch.cat([words, tokens], 1)  # (B, L + T)
+        queries = torch.tanh(self.query(asking))  # (B, T, H)
+        sentinels = self.sentinel.to(out.dtype).expand(out.size(0), 1, -1)
+        scores = queries @ torch.cat([keys, sentinels], 1).transpose(1, 2)
+        shares = at_least_float32(scores).masked_fill(~self._in_sight(words, out.size(1)), -torch.inf).softmax(-1)
+        pointed, left = shares[..., :-1], shares[..., -1:]  # (B, T, L + T), (B, T, 1)
+        memory = keys[:, -self.window :], words[:, -self.window :]
+        logits = at_least_float32(logits)
+        if target is None:
+            places = words.clamp(min=0).unsqueeze(1).expand_as(pointed)
+            return _log((left * logits.softmax(-1)).scatter_add(-1, places, pointed)), memory
+        left, wanted = left.squeeze(-1), target.unsqueeze(-1)
+        found = (pointed * (words.unsqueeze(1) == wanted)).sum(-1)  # (B, T)
+        vocabulary = logits.log_softmax(-1).gather(-1, wanted).squeeze(-1).exp()
+        return _log(left * vocabulary + found), memory
+
+    def _nothing(self, out: Tensor) -> tuple[Tensor, Tensor]:
+        words = out.new_full((out.size(0), self.window), -1, dtype=torch.int64)
+        return out.new_zeros(*words.shape, out.size(-1)), words
+
+    def _in_sight(self, words: Tensor, steps: int) -> Tensor:
+        """What each step may point at, (B, T, L + T + 1): the window up to itself, and the sentinel."""
+        at = torch.arange(words.size(1), device=words.device)
+        now = torch.arange(steps, device=words.device)[:, None] + self.window  # where each step's own word is
+        window = (at <= now) & (at > now - self.window)  # (T, L + T)
+        seen = window & (words >= 0).unsqueeze(1)  # (B, T, L + T)
+        return torch.cat([seen, torch.ones_like(seen[..., :1])], -1)
+
+
+def _log(chance: Tensor) -> Tensor:
+    return chance.clamp(min=torch.finfo(chance.dtype).tiny).log()

@@ -19,7 +19,7 @@ from .generate import beginning
 from .language import LanguageModel
 
 WINDOW = 1024
-"""Tokens read at once, over all lines side by side: what is told of each is as many numbers as there are words."""
+"""Tokens read at once, over all lines side by side: each has as many logits as there are words."""
 LINES = 32
 """Lines side by side, where each is a text of its own."""
 
@@ -31,7 +31,7 @@ class Scored(NamedTuple):
     token: str
     """As it stands in the text."""
     known: bool
-    """Whether the vocabulary has it; otherwise it is read as `<unk>`, and so is told how likely that was."""
+    """Whether the vocabulary has it; otherwise it is read as `<unk>`, whose chance the bits are of."""
     bits: float
     """How unexpected it came after all before it: minus the binary logarithm of its chance."""
     depth: float
@@ -70,30 +70,28 @@ def score(
     model = model.eval()
     line, place = 1, 0
     end = end_of_line(vocabulary)
-    for token, bits, depth, opened in _read(model, vocabulary, tokens, max_depth, apart):
+    elastic = model.network.kind in ELASTIC
+    for token, (bits, depth, opened) in _read(model, vocabulary, tokens, max_depth, apart):
         place += 1
-        yield Scored(line, place, token, token in vocabulary, bits, depth, opened)
+        yield Scored(line, place, token, token in vocabulary, bits, depth, opened if elastic else None)
         if token == end:
             line, place = line + 1, 0
 
 
-_Told = tuple[str, float, float, float | None]
-
-
 def _read(
     model: LanguageModel, vocabulary: Vocabulary, tokens: Iterable[str], max_depth: int | None, apart: bool
-) -> Iterator[_Told]:
+) -> Iterator[tuple[str, list[float]]]:
+    """Each token with its bits, its depth and, in elastic networks, how far gates were open."""
     if not apart:
         reader, left = _Reader(model, vocabulary, 1, max_depth), iter(tokens)
         while window := list(islice(left, WINDOW)):
-            yield from _told(window, reader.read(_numbers(vocabulary, [window])), 0)
+            yield from zip(window, reader.read(_numbers(vocabulary, [window]))[0].tolist(), strict=True)
         return
     for side in _sides(_lines(tokens, end_of_line(vocabulary))):
         reader = _Reader(model, vocabulary, len(side), max_depth)
-        parts = [reader.read(each) for each in _numbers(vocabulary, side).split(max(1, WINDOW // len(side)), 1)]
-        whole = [torch.cat(found, 1) for found in zip(*parts, strict=True)]
-        for row, line in enumerate(side):
-            yield from _told(line, whole, row)
+        pieces = _numbers(vocabulary, side).split(max(1, WINDOW // len(side)), 1)
+        for line, found in zip(side, torch.cat([reader.read(each) for each in pieces], 1).tolist(), strict=True):
+            yield from zip(line, found, strict=False)  # `found` goes on to the end of the longest
 
 
 def _lines(tokens: Iterable[str], end: str) -> Iterator[list[str]]:
@@ -127,30 +125,26 @@ def _numbers(vocabulary: Vocabulary, side: Sequence[Sequence[str]]) -> Tensor:
     return torch.tensor(filled)
 
 
-def _told(tokens: Sequence[str], found: Sequence[Tensor], row: int) -> Iterator[_Told]:
-    bits, depth, *opened = (each[row, : len(tokens)].tolist() for each in found)
-    yield from zip(tokens, bits, depth, opened[0] if opened else [None] * len(tokens), strict=True)
-
-
 class _Reader:
     """Reads B texts on, side by side."""
 
     def __init__(self, model: LanguageModel, vocabulary: Vocabulary, batch: int, max_depth: int | None) -> None:
         self.model, self.max_depth = model, max_depth
-        self.expected = model.bias.new_zeros(batch, 1, len(vocabulary))  # before anything is read all are alike
+        self.logits = model.bias.new_zeros(batch, 1, len(vocabulary))  # before anything is read all are alike
         self.state = None
         self.elastic = model.network.kind in ELASTIC
         if begun := beginning(vocabulary):
             self.read(torch.tensor([begun] * batch))
 
-    def read(self, tokens: Tensor) -> list[Tensor]:
-        """Bits, depths and, of elastic networks, how far gates were open, (B, T) each, of the next `tokens`."""
-        tokens = tokens.to(self.expected.device)
+    def read(self, tokens: Tensor) -> Tensor:
+        """Bits, depths and, in elastic networks, how far gates were open, (B, T, 3), of `tokens` (B, T)."""
+        tokens = tokens.to(self.logits.device)
         outcome = self.model.run(tokens, self.state, max_depth=self.max_depth, with_cost=self.elastic)
-        expected = torch.cat([self.expected, outcome.prediction[:, :-1].to(self.expected)], 1)  # (B, T, V)
-        self.expected, self.state = outcome.prediction[:, -1:].to(self.expected), outcome.state
-        nats = F.cross_entropy(expected.flatten(0, 1), tokens.flatten(), reduction="none").view(tokens.shape)
+        logits = torch.cat([self.logits, outcome.prediction[:, :-1].to(self.logits)], 1)  # (B, T, V)
+        self.logits, self.state = outcome.prediction[:, -1:].to(self.logits), outcome.state
+        nats = F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none").view(tokens.shape)
         if not nats.isfinite().all():
             raise ValueError("the logits are not finite: the training of this model has diverged")
-        found = [nats.double().abs() / math.log(2), outcome.depth.double().mean(0)]
-        return found if outcome.cost is None else [*found, outcome.cost.double().mean(0)]
+        cost = outcome.depth if outcome.cost is None else outcome.cost
+        bits = nats.double().abs() / math.log(2)
+        return torch.stack([bits, outcome.depth.double().mean(0), cost.double().mean(0)], -1)

@@ -1,4 +1,4 @@
-"""What classifier and regressor share: their settings, their training, their files."""
+"""What classifier and regressor share: their settings, their inputs, their training, their files."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ import numpy.typing as npt
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
-from .._internal.checks import boolean, finite, one_of, positive_int
-from ..data.dataset import Split, Splits, check_single
-from ..models import ELASTIC, FIXED, Outcome, Scaling, SequenceModel, SequenceNetwork
+from .._internal.checks import finite, one_of, positive_int
+from ..data.dataset import Splits, check_single, padded, standardised
+from ..data.table import hold_out
+from ..models import ELASTIC, FIXED, Outcome, SequenceModel, SequenceNetwork
 from ..training.config import DEPTH_PENALTIES, PARTS, Hardware, Recipe
-from .cases import Cases, batches, channels, chosen, read_cases
 
+Cases = npt.NDArray[Any] | list[npt.NDArray[Any]]  # (N, T, X), or N of (T, X), each T its own
 AT_ONCE = 256
 """Sequences that are predicted at once: memory does not grow with their number."""
 ACCELERATORS = {"auto": "auto", "cpu": "cpu", "cuda": "gpu", "gpu": "gpu"}
@@ -150,20 +151,32 @@ class ElasticEstimator(BaseEstimator):
             hardware=Hardware(accelerator=ACCELERATORS[self.device]),
         )
 
-    def _train(self, data: Any, scaling: Scaling) -> list[SequenceModel]:
-        from ..training.in_memory import train_in_memory
+    def _train(
+        self,
+        cases: Cases,
+        target: npt.NDArray[Any],
+        rows: Sequence[npt.NDArray[np.int64]],
+        outputs: int,
+        weights: list[float] | None = None,
+    ) -> None:
+        """Trains on classes (N,) or numbers (N, O) of sequences; `rows` are the indices of the training and the
+        validation part."""
+        from ..training.in_memory import Tensors, train_in_memory
 
-        with _display(boolean("verbose", bool(self.verbose))) as tell:
+        self.n_channels_in_ = int(cases[0].shape[-1])
+        (train, validation), scaling = standardised(
+            cases, target, rows, self.standardise, ragged=isinstance(cases, list), names=("X", "y")
+        )
+        task = "classification" if target.ndim == 1 else "regression"
+        data = Tensors(Splits(train, validation, validation), task, outputs, weights=weights)
+        with _display(bool(self.verbose)) as tell:
             patience = whole("patience", self.patience) if self.early_stopping else None
-            members = train_in_memory(self._recipe(data), patience=patience, tell=tell)
-        for member in members:
+            self.members_ = train_in_memory(self._recipe(data), patience=patience, tell=tell)
+        for member in self.members_:
             member.scaling = scaling
-        return members
 
     def _held_out(self, count: int, classes: npt.NDArray[np.int64] | None) -> tuple[Any, Any]:
-        """The numbers of the sequences to train on, and of those to choose the epoch by."""
-        from ..data.table import hold_out
-
+        """Indices of the sequences to train on, and of those held out for validation."""
         everything = np.arange(count)
         if not self.early_stopping:
             return everything, everything[:0]
@@ -182,15 +195,15 @@ class ElasticEstimator(BaseEstimator):
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None"
             )
-        return read_cases(self, X, reset=True)
+        return _read(self, X, reset=True)
 
     def _cases(self, X: Any) -> Cases:
         check_is_fitted(self)
-        cases = read_cases(self, X, reset=False)
-        if channels(cases) != self.n_channels_in_:
+        cases = _read(self, X, reset=False)
+        if (width := cases[0].shape[-1]) != self.n_channels_in_:
             raise ValueError(
-                f"X has {channels(cases)} channels, but {type(self).__name__} is expecting {self.n_channels_in_} "
-                "channels as input"
+                f"X has {width} channels, but {type(self).__name__} is expecting {self.n_channels_in_} channels "
+                "as input"
             )
         return cases
 
@@ -201,10 +214,14 @@ class ElasticEstimator(BaseEstimator):
         members, device = self._placed()
         if max_depth is not None:
             max_depth = whole("max_depth", max_depth)
-        scaling = members[0].scaling
-        for x, lengths in batches(cases, AT_ONCE):
-            if scaling is not None:
-                check_single(scaling.inputs(x, torch.empty(0)), "X")
+        scaling: Any = members[0].scaling
+        for first in range(0, len(cases), AT_ONCE):
+            part, lengths = cases[first : first + AT_ONCE], None
+            if isinstance(part, list):
+                x, lengths = padded(part, np.float64)
+            else:
+                x = torch.from_numpy(np.array(part, np.float64))
+            check_single(scaling.inputs(x, torch.empty(0)), "X")
             with torch.no_grad():
                 here = x.to(device)
                 yield [member.run(here, lengths=lengths, max_depth=max_depth) for member in members], lengths
@@ -224,21 +241,64 @@ class ElasticEstimator(BaseEstimator):
         return [copy.deepcopy(member).to("cuda") for member in self.members_], "cuda"
 
 
-def splits_of(cases: Cases, target: Tensor, rows: Sequence[Any], scaling: Scaling) -> Splits:
-    """The sequences `rows` for training and for validation, of which there may be none, standardised."""
-    train, validation = (
-        _split(chosen(cases, own), target[torch.from_numpy(own)], scaling, channels(cases)) for own in rows
-    )
-    return Splits(train, validation, validation)
+def _read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Cases:
+    """Sequences from an array (cases, time, channels), a table (cases, time) of one channel, or a list of sequences
+    (time, channels) or (time,) of any lengths."""
+    cases: Cases
+    if isinstance(X, Tensor):
+        X = X.float() if X.dtype == torch.bfloat16 else X  # which NumPy does not know
+        X = X.numpy(force=True)
+    for name in ("n_features_in_", "feature_names_in_") if reset else ():  # of a table that was fitted before
+        vars(estimator).pop(name, None)
+    if _is_ragged(X):
+        cases = [_sequence(each, index) for index, each in enumerate(X)]
+        widths = {each.shape[1] for each in cases}
+        if len(widths) > 1:
+            raise ValueError(f"X: all sequences must have as many channels, got {sorted(widths)}")
+    elif isinstance(X, (np.ndarray, list, tuple)) and np.ndim(X) == 3:
+        if isinstance(X, np.ndarray) and X.dtype.kind == "f":  # whatever else is wrong, scikit-learn says
+            for row, step, channel in np.argwhere(~np.isfinite(X))[:1]:
+                raise ValueError(f"X contains NaN or infinity: sequence {row}, step {step}, column {channel}")
+        if 0 in np.shape(X):
+            raise ValueError(f"X: there must be cases, steps and channels, got {np.shape(X)}")
+        cases = check_array(X, allow_nd=True, dtype=(np.float64, np.float32), input_name="X", estimator=estimator)
+    else:
+        table = validate_data(estimator, X, reset=reset, dtype=(np.float64, np.float32))
+        cases = table[:, :, None]
+    return cases
 
 
-def _split(cases: Cases, target: Tensor, scaling: Scaling, width: int) -> Split:
-    if not len(cases):
-        return Split(torch.empty(0, 1, width), target)
-    ((x, lengths),) = batches(cases, len(cases))
-    inputs = scaling.inputs(x, torch.empty(0))
-    check_single(inputs, "X")
-    return Split(inputs, target, lengths)
+def _is_ragged(X: Any) -> bool:
+    """Whether X is a collection of sequences that are arrays of their own, and not one array."""
+    if isinstance(X, np.ndarray):
+        return X.dtype == object and X.ndim == 1 and len(X) > 0 and np.ndim(X[0]) > 0
+    if not isinstance(X, (list, tuple)) or not len(X):
+        return False
+    if all(isinstance(each, np.ndarray) and each.ndim == 2 for each in X):
+        return True
+    try:
+        np.asarray(X)
+    except ValueError:  # of unequal lengths
+        return all(np.ndim(_first(each)) < 2 for each in X)
+    return False
+
+
+def _first(each: Any) -> Any:
+    return next(iter(each), 0.0) if hasattr(each, "__iter__") else 0.0
+
+
+def _sequence(each: Any, index: int) -> npt.NDArray[Any]:
+    try:
+        array = np.asarray(each, np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"X: sequence {index} must be numbers, (time, channels) or (time,): {error}") from None
+    if array.ndim == 1:
+        array = array[:, None]
+    if array.ndim != 2 or 0 in array.shape:
+        raise ValueError(f"X: sequence {index} must be (time, channels) or (time,), got {np.shape(each)}")
+    for step, channel in np.argwhere(~np.isfinite(array))[:1]:
+        raise ValueError(f"X contains NaN or infinity: sequence {index}, step {step}, column {channel}")
+    return array
 
 
 def whole(name: str, value: Any) -> int:

@@ -8,16 +8,12 @@ from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
-import torch
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils.class_weight import compute_class_weight
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_consistent_length, column_or_1d
 
-from ..data.dataset import check_single, moments
-from ..models import Scaling
-from .base import ElasticEstimator, splits_of
-from .cases import channels, chosen, steps
+from .base import ElasticEstimator
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -40,8 +36,6 @@ class ElasticClassifier(ClassifierMixin, ElasticEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Trains on sequences `X` of the classes `y` (cases,)."""
-        from ..training.in_memory import Tensors
-
         cases = self._to_fit(X, y)
         y = column_or_1d(y, warn=True)
         check_consistent_length(cases, y)
@@ -49,13 +43,9 @@ class ElasticClassifier(ClassifierMixin, ElasticEstimator):
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:
             raise ValueError(f"there must be more than one class in y, got 1 class: {self.classes_.tolist()[0]!r}")
-        self.n_channels_in_ = channels(cases)
         rows = self._held_out(len(cases), codes)
-        scaling = Scaling(*moments(steps(chosen(cases, rows[0])), self.standardise))
-        splits = splits_of(cases, torch.from_numpy(codes.astype(np.int64)), rows, scaling)
         weights = self._weights(y[rows[0]])
-        data = Tensors(splits, "classification", len(self.classes_), weights=weights)
-        self.members_ = self._train(data, scaling)
+        self._train(cases, codes.astype(np.int64), rows, len(self.classes_), weights)
         return self
 
     def _weights(self, y: npt.NDArray[Any]) -> list[float] | None:
@@ -103,24 +93,14 @@ class ElasticRegressor(RegressorMixin, ElasticEstimator):
 
     def fit(self, X: Any, y: Any) -> Self:
         """Trains on sequences `X` and their numbers `y`, (cases,) or (cases, outputs)."""
-        from ..training.in_memory import Tensors
-
         cases = self._to_fit(X, y)
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y", estimator=self)
         check_consistent_length(cases, y)
         if y.ndim > 2:
             raise ValueError(f"y must be (cases,) or (cases, outputs), got {y.shape}")
         self.single_ = y.ndim == 1
-        self.n_channels_in_ = channels(cases)
         target = y.reshape(len(y), -1)
-        rows = self._held_out(len(cases), None)
-        answers = moments(target[rows[0]], self.standardise)
-        scaling = Scaling(*moments(steps(chosen(cases, rows[0])), self.standardise), *answers)
-        with np.errstate(over="ignore"):
-            scaled = torch.from_numpy(((target - answers[0]) / answers[1]).astype(np.float32))
-        check_single(scaled, "y")
-        splits = splits_of(cases, scaled, rows, scaling)
-        self.members_ = self._train(Tensors(splits, "regression", target.shape[1]), scaling)
+        self._train(cases, target, self._held_out(len(cases), None), target.shape[1])
         return self
 
     def check_loaded(self) -> None:

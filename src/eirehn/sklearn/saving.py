@@ -28,6 +28,7 @@ def write(estimator: BaseEstimator, path: Path) -> None:
 
     members: list[SequenceModel] = estimator.members_
     first = members[0]
+    assert first.scaling is not None  # `fit` sets it
     about = {
         "format": FORMAT,
         "class": type(estimator).__name__,
@@ -38,7 +39,7 @@ def write(estimator: BaseEstimator, path: Path) -> None:
             "output_size": first.output_size,
             "last": first.last,
         },
-        "scaling": None if first.scaling is None else asdict(first.scaling),
+        "scaling": asdict(first.scaling),
         "members": len(members),
         "fitted": {
             name: _plain(name, value)
@@ -121,11 +122,11 @@ def _content(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
             values = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # not a mapping
             about = json.loads(file.metadata()["eirehn"])
         if not isinstance(about, dict):
-            raise ValueError("its header is no mapping")
+            raise ValueError("its header is not a mapping")
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
     except (SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
-        raise RunError(f"{path} is damaged or no estimator: {error}") from error
+        raise RunError(f"{path} is damaged or not an estimator: {error}") from error
     return values, about
 
 
@@ -138,7 +139,7 @@ def _members(about: dict[str, Any], values: dict[str, Tensor]) -> list[SequenceM
             raise ValueError(f"{number} layers, inner steps or members")
     if network.num_layers * count > len(values):
         raise ValueError("there are fewer values than layers")
-    scaling = None if about["scaling"] is None else read_scaling(about["scaling"])
+    scaling = read_scaling(about["scaling"])
     with torch.device("meta"):  # sizes that a file only claims take no memory
         blank = SequenceModel(network, form["input_size"], form["output_size"], last=form["last"] is True)
     shapes = {name: value.shape for name, value in blank.named_parameters()}
@@ -146,9 +147,11 @@ def _members(about: dict[str, Any], values: dict[str, Tensor]) -> list[SequenceM
     if {name: value.shape for name, value in values.items()} != expected:
         raise ValueError("the values do not fit the network")
     if not all(value.dtype == torch.float32 and value.isfinite().all() for value in values.values()):
-        raise ValueError("the values are no finite numbers of single precision")
-    if scaling is not None:
-        _check_scaling(scaling, blank)
+        raise ValueError("the values are not finite numbers of single precision")
+    for name, numbers in asdict(scaling).items():
+        width = blank.output_size if name.startswith("target") else blank.input_size
+        if len(numbers) not in (1, width) or not np.isfinite(numbers).all():
+            raise ValueError("the scaling does not fit the network")
     members = []
     for index in range(count):
         member = SequenceModel(network, blank.input_size, blank.output_size, last=blank.last, scaling=scaling)
@@ -156,14 +159,3 @@ def _members(about: dict[str, Any], values: dict[str, Tensor]) -> list[SequenceM
             parameter.data = values[f"{index}.{name}"].clone()
         members.append(member.eval())
     return members
-
-
-def _check_scaling(scaling: Any, model: SequenceModel) -> None:
-    for values, count in (
-        (scaling.mean, model.input_size),
-        (scaling.scale, model.input_size),
-        (scaling.target_mean, model.output_size),
-        (scaling.target_scale, model.output_size),
-    ):
-        if len(values) not in (1, count) or not np.isfinite(values).all():
-            raise ValueError("the scaling does not fit the network")
