@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from eirehn.data.download import data_dir
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -34,6 +36,15 @@ def test_synthetic_depth_refuses_no_epochs(tmp_path):
 def test_elastic_gate(tmp_path):
     assert run("elastic_gate.py", "--out", tmp_path / "gate.png").returncode == 0
     assert (tmp_path / "gate.png").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not (data_dir() / "har").is_dir(), reason="UCI HAR is not here: set EIREHN_DATA_DIR")
+def test_har_depth(tmp_path):
+    done = run("har_depth.py", "--out", tmp_path / "depth.png", "--windows", "60", "--epochs", "1")
+    assert done.returncode == 0, done.stderr
+    assert "walking downstairs" in done.stdout
+    assert (tmp_path / "depth.png").exists()
 
 
 def test_the_readme_has_the_table_of_the_results():
