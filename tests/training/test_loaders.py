@@ -92,7 +92,7 @@ def text(count: int) -> Split:
 
 
 def test_processes_share_the_columns() -> None:
-    parts = [next(iter(Columns(text(101), 3, 4, rank=rank, world=2))) for rank in range(2)]
+    parts = [next(iter(Columns(text(101), 3, 4, [0], rank=rank, world=2))) for rank in range(2)]
     assert [x[0, :, 0].tolist() for x, *_ in parts] == [[0, 66], [33]]
     assert [share for *_, share in parts] == [pytest.approx(4 / 3), pytest.approx(2 / 3)]
 
@@ -109,11 +109,11 @@ def test_only_a_text_that_fits_goes_to_the_device(tmp_path: Path, monkeypatch: p
     assert validation.x.device.type == "meta"  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("seeds", [(), (5, 6)], ids=["from the start", "at random offsets"])
-def test_columns_are_read_on(seeds: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("shift", [False, True], ids=["from the start", "at random offsets"])
+def test_columns_are_read_on(shift: bool) -> None:
     """A text of 0, 1, …, whose last target is 101, in three columns: a ring where epochs have offsets. Who resumes
     reads on, and each member reads as if alone."""
-    loader, begun = Columns(text(102), 3, 4, members=2, seeds=seeds), set()
+    loader, begun = Columns(text(102), 3, 4, [5, 6], shift=shift), set()
     assert len(loader) == 33 // 4
     for epoch in range(3):
         loader.set_epoch(epoch)
@@ -127,15 +127,15 @@ def test_columns_are_read_on(seeds: tuple[int, ...]) -> None:
                 expected = (first + np.arange(4) + 4 * number + 33 * np.arange(3)[:, None]) % 101
                 assert x[member].tolist() == expected.tolist()
                 assert target[member].tolist() == (expected + 1).tolist()
-            alone = Columns(text(102), 3, 4, seeds=seeds[member : member + 1])
+            alone = Columns(text(102), 3, 4, [5 + member], shift=shift)
             alone.set_epoch(epoch)
             assert [x[0].tolist() for x, *_ in alone] == [x[member].tolist() for x, *_ in batches]
         for stop in (1, 3, 7):
-            other = Columns(text(102), 3, 4, members=2, seeds=seeds)
+            other = Columns(text(102), 3, 4, [5, 6], shift=shift)
             other.set_epoch(epoch)
             other.load_state_dict({"position": stop})
             assert [x.tolist() for x, *_ in other] == [x.tolist() for x, *_ in batches[stop:]]
-    assert len(begun) == (6 if seeds else 1)
+    assert len(begun) == (6 if shift else 1)
 
 
 @pytest.mark.parametrize("shift", [False, True])
@@ -143,13 +143,13 @@ def test_a_training_reads_at_random_offsets(shift: bool, tmp_path: Path) -> None
     recipe = small_language_recipe(written(tmp_path, train=400), shift=shift)
     loader = training_batches(recipe, recipe.data.load().train)
     assert isinstance(loader, Columns)
-    assert loader.seeds == (recipe.seeds if shift else None)
+    assert loader.shift == shift
 
 
 def test_texts_too_short() -> None:
     """To train on; of a shorter one to evaluate there are as many columns as tokens, of one each."""
     with pytest.raises(ValueError, match="too short"):
-        Columns(text(10), 3, 4)
+        Columns(text(10), 3, 4, [0])
     assert [part.target.tolist() for part in Windows(text(5), 20)] == [[[1], [2], [3], [4]]]
 
 

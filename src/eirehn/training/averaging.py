@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ class Averages:
     """Of each value of M members, (M, …), with a `decay` per step; with a decay of 0 there is none. At first it
     forgets faster, so that it is not of the initial values for as long as it looks back."""
 
-    def __init__(self, decay: float, values: Sequence[Tensor]) -> None:
+    def __init__(self, decay: float, values: Iterable[Tensor]) -> None:
         self.decay = decay
         self.values = [value.detach().clone() for value in values] if decay > 0 else []
         self.steps = 0  # not on the device, where to read it would take waiting
@@ -23,11 +23,11 @@ class Averages:
     def __bool__(self) -> bool:
         return bool(self.values)
 
-    def place_like(self, values: Sequence[Tensor]) -> None:
+    def place_like(self, values: Iterable[Tensor]) -> None:
         self.values = [each.to(own) for each, own in zip(self.values, values, strict=False)]
 
     @torch.no_grad()
-    def update(self, values: Sequence[Tensor]) -> None:
+    def update(self, values: Iterable[Tensor]) -> None:
         """Takes in the values of one more step."""
         if not self.values:
             return
@@ -35,7 +35,7 @@ class Averages:
         torch._foreach_lerp_(self.values, list(values), 1 - min(self.decay, self.steps / (self.steps + 9)))
 
     @torch.no_grad()
-    def swap(self, values: Sequence[Tensor]) -> None:
+    def swap(self, values: Iterable[Tensor]) -> None:
         """Puts the averaged values in the place of the trained ones, or back."""
         for average, value in zip(self.values, values, strict=False):
             trained = value.clone()

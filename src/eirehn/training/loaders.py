@@ -114,8 +114,8 @@ class Columns(_Resumable):
     What is left over at the end is not read, so that every batch has one shape. With several processes each takes
     every `world`-th stream, and `share` says what part of a batch that is.
 
-    With `seeds`, one a member, each epoch starts at a random offset, drawn by seed and epoch, and the text is a
-    ring: other words stand side by side, begin a batch, and are left over.
+    With `shift` each epoch of a member starts at a random offset, drawn by its seed and the epoch, and the text is
+    a ring: other words stand side by side, begin a batch, and are left over.
     """
 
     def __init__(
@@ -123,13 +123,13 @@ class Columns(_Resumable):
         text: Split,
         batch_size: int,
         steps: int,
-        members: int = 1,
+        seeds: Sequence[int],
         *,
+        shift: bool = False,
         rank: int = 0,
         world: int = 1,
-        seeds: Sequence[int] | None = None,
     ) -> None:
-        self.text, self.steps, self.members, self.seeds = text, steps, members, seeds
+        self.text, self.steps, self.seeds, self.shift = text, steps, tuple(seeds), shift
         self.length = text.x.size(1) // batch_size
         if len(self) < 1:
             raise ValueError(
@@ -144,13 +144,13 @@ class Columns(_Resumable):
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor, float]]:
         tokens, device = self.text.x.size(1), self.rows.device
-        drawn = [int(np.random.default_rng([seed, self.epoch]).integers(tokens)) for seed in self.seeds or ()]
-        offsets = torch.tensor(drawn or [0], device=device)[:, None, None]
+        drawn = [int(np.random.default_rng([seed, self.epoch]).integers(tokens)) for seed in self.seeds]
+        offsets = torch.tensor(drawn if self.shift else [0], device=device)[:, None, None]
         window = offsets + self.rows + torch.arange(self.steps, device=device)  # (M or 1, B, T)
         for number in self._numbers(len(self)):
             at = (window + number * self.steps) % tokens
             x, target = (each[0][at].long() for each in (self.text.x, self.text.target))
-            yield x.expand(self.members, -1, -1), target.expand(self.members, -1, -1), self.share
+            yield x.expand(len(self.seeds), -1, -1), target.expand(len(self.seeds), -1, -1), self.share
 
 
 class Windows:
@@ -226,10 +226,8 @@ def training_batches(recipe: Recipe, train: Split, *, rank: int = 0, world: int 
     data, optimisation, seeds = recipe.data, recipe.optimisation, recipe.seeds
     if isinstance(data, LanguageData):
         assert isinstance(optimisation, LanguageOptimisation)
-        offsets = seeds if optimisation.shift else None
-        return Columns(
-            train, optimisation.batch_size, data.steps, len(seeds), seeds=offsets, rank=rank, world=world
-        )
+        shift = optimisation.shift
+        return Columns(train, optimisation.batch_size, data.steps, seeds, shift=shift, rank=rank, world=world)
     tensors = [each for each in train if each is not None]
     return Batches(tensors, optimisation.batch_size, seeds, augment=data.augment, rank=rank, world=world)
 

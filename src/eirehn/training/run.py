@@ -11,7 +11,6 @@ from typing import IO, Any
 from safetensors.torch import save
 
 from .._internal.files import RunError, lock, read_json, replacing, write_json
-from ..data.text import LanguageData
 from .config import Recipe
 from .task import Task
 
@@ -154,14 +153,7 @@ def export(task: Task, recipe: Recipe, folder: Path) -> None:
     if scaling is not None:
         description["scaling"] = asdict(scaling)
         description["classes"] = list(data.classes)  # type: ignore[attr-defined]  # what has scaling has classes
-    if isinstance(data, LanguageData):
-        keep_vocabulary(data, folder)
     write_json(folder / "model.json", description)
-
-
-def keep_vocabulary(data: LanguageData, folder: Path) -> None:
-    if not (folder / "vocabulary.json").exists():
-        data.vocabulary().save(folder / "vocabulary.json")
 
 
 def first_process() -> bool:
