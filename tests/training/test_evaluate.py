@@ -82,12 +82,6 @@ def test_a_trained_network_is_of_use_whenever_it_is_stopped(tmp_path: Path) -> N
     assert alone[0.7] < 0.8 * alone[0.0]
 
 
-def test_columns_belong_to_texts(tmp_path: Path) -> None:
-    train(small(epochs=1), tmp_path)
-    with pytest.raises(ValueError, match="these data are none"):
-        evaluate(tmp_path, batch=1)
-
-
 def test_models_together(tmp_path: Path) -> None:
     """Two regularised LSTMs and a third with a pointer as one: the mean of what each predicts."""
     data, a, b = written(tmp_path, train=2000, test=300), tmp_path / "a", tmp_path / "b"
