@@ -13,19 +13,34 @@ from typing import Any
 import numpy as np
 import pytest
 import pytorch_lightning as pl
+import torch
 from helpers.resume import same
-from helpers.small import DATA, small
-from helpers.unstable import exploding, spoil
+from helpers.small import DATA, exploding, small
 
 from eirehn import cli
 from eirehn._internal.checks import UnstableTraining
 from eirehn._internal.files import read_json
 from eirehn.models.io import read_values
 from eirehn.training.callbacks import Event, Saving, Stopped
+from eirehn.training.ensemble import Ensemble
 from eirehn.training.trainer import make_task, train
 
 STEPS = 4  # an epoch of `small`
 BECAUSE = "because their gradients were not finite"
+
+
+def spoil(monkeypatch: pytest.MonkeyPatch, which: dict[int, set[int]]) -> None:
+    """Makes the gradients of member m NaN at the training steps `which[m]`, counted from 0."""
+    clip, step = Ensemble.clip_gradients, [0]
+
+    def spoiled(self: Ensemble, norm: float) -> torch.Tensor:
+        for member, steps in which.items():
+            if step[0] in steps:
+                self.stacked[0].grad[member] = torch.nan
+        step[0] += 1
+        return clip(self, norm)
+
+    monkeypatch.setattr(Ensemble, "clip_gradients", spoiled)
 
 
 def test_a_training_whose_every_step_is_skipped_stops_and_says_so(tmp_path: Path) -> None:

@@ -19,8 +19,7 @@ import pytorch_lightning as pl
 import torch
 from helpers.language import RATE, small_language_recipe, written
 from helpers.resume import StopAt, same, train_with_stops
-from helpers.small import DATA, Sums, small, with_data, with_network
-from helpers.unstable import exploding
+from helpers.small import DATA, Sums, exploding, small, with_data, with_network
 from torch import nn
 from torch.func import functional_call
 
