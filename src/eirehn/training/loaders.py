@@ -182,13 +182,13 @@ class Data(pl.LightningDataModule):
     of its memory stays in its file, and goes there batch by batch."""
 
     most_bytes = 1 << 30
+    trainer: pl.Trainer
 
     def __init__(self, recipe: Recipe, splits: Splits) -> None:
         super().__init__()
         self.recipe, self.splits = recipe, splits
 
     def setup(self, stage: str) -> None:
-        assert self.trainer is not None
         if self.trainer.world_size > self.recipe.optimisation.batch_size:
             raise ValueError(
                 f"batch_size must be at least the number of processes, {self.trainer.world_size}, "
@@ -210,11 +210,9 @@ class Data(pl.LightningDataModule):
 
     def _process(self) -> dict[str, int]:
         """Which process this is, and of how many."""
-        assert self.trainer is not None
         return {"rank": self.trainer.global_rank, "world": self.trainer.world_size}
 
     def _placed(self, split: Split) -> Split:
-        assert self.trainer is not None
         device = self.trainer.strategy.root_device
         if isinstance(self.recipe.data, LanguageData) and split.x.nbytes > self.most_bytes:
             return split
