@@ -15,10 +15,9 @@ from torch.utils._pytree import tree_map_only
 
 from ..data.dataset import Split
 from ..models import Outcome
-from .averaging import Averages, Best
 from .config import Optimisation
 from .cuda_graph import Captured
-from .ensemble import Ensemble, Model
+from .ensemble import Averages, Best, Ensemble, Model
 from .optimizers import early_stop, make_optimizer, schedule
 
 
