@@ -59,18 +59,18 @@ def best_temperature(logits: torch.Tensor, wanted: torch.Tensor) -> float:
 
 
 def logits_of(
-    model: LanguageModel, tokens: torch.Tensor, columns: int, max_depth: int | None = None
+    model: LanguageModel, tokens: torch.Tensor, streams: int, max_depth: int | None = None
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Of a text in so many columns, as of a model that has no temperature, and what came."""
-    length = (len(tokens) - 1) // columns
-    x, target = (each[: columns * length].view(columns, length) for each in (tokens[:-1], tokens[1:]))
+    """Of a text in so many streams, as of a model that has no temperature, and what came."""
+    length = (len(tokens) - 1) // streams
+    x, target = (each[: streams * length].view(streams, length) for each in (tokens[:-1], tokens[1:]))
     own = 1.0 if model.temperature is None else model.temperature.item()
     with torch.no_grad():
         return own * model(x, max_depth=max_depth).flatten(0, 1).double(), target.flatten()
 
 
 def test_the_whole_text_is_read(language_run: Path) -> None:
-    """By the model read back, over all the test text at once, one column, no token left out."""
+    """By the model read back, over all the test text at once, one stream, no token left out."""
     model, result = eirehn.load(language_run), read_json(language_run / "result.json")
     assert model.tokens == Vocabulary.load(language_run / "vocabulary.json")
     assert set(model.tokens.tokens) == {*WORDS, "<eos>", "<unk>"}
@@ -144,10 +144,10 @@ def test_what_cannot_be_evaluated_together(language_run: Path, tmp_path: Path) -
 @pytest.mark.parametrize("options", [{}, {"batch": 1}, {"max_depth": 1}, {"which": "last"}], ids=str)
 def test_temperatures(options: dict[str, Any], language_run: Path, tmp_path: Path) -> None:
     """Against a search by SciPy, of a model and of one whose last bias is too large. By default the test text is
-    read in one column, and the validation text in those of the training."""
+    read in one stream, and the validation text in those of the training."""
     run = copied(language_run, tmp_path / "run", {1: sloped(1.5)}, [0.5, 0.5])
     recipe = RunFolder(run).recipe()
-    recipe = replace(recipe, optimisation=replace(recipe.optimisation, batch_size=100))  # short columns differ most
+    recipe = replace(recipe, optimisation=replace(recipe.optimisation, batch_size=100))  # short streams differ most
     write_json(run / "recipe.json", recipe.to_dict())
     found = calibrate(run, **options)
     assert found.seeds == (0, 1)

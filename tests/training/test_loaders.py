@@ -18,7 +18,7 @@ from torch import Tensor
 
 from eirehn.data.dataset import Split
 from eirehn.models import LanguageNetwork
-from eirehn.training.loaders import Batches, Columns, Data, Parts, Windows, most_tokens, training_batches
+from eirehn.training.loaders import Batches, Data, Parts, Streams, Windows, most_tokens, training_batches
 
 
 def test_each_member_sees_all_data_in_an_order_of_its_own() -> None:
@@ -86,8 +86,8 @@ def text(count: int) -> Split:
     return Split(tokens[None, :-1], tokens[None, 1:])
 
 
-def test_processes_share_the_columns() -> None:
-    parts = [next(iter(Columns(text(101), 3, 4, [0], rank=rank, world=2))) for rank in range(2)]
+def test_processes_share_the_streams() -> None:
+    parts = [next(iter(Streams(text(101), 3, 4, [0], rank=rank, world=2))) for rank in range(2)]
     assert [x[0, :, 0].tolist() for x, *_ in parts] == [[0, 66], [33]]
     assert [share for *_, share in parts] == [pytest.approx(4 / 3), pytest.approx(2 / 3)]
 
@@ -105,10 +105,10 @@ def test_only_a_text_that_fits_goes_to_the_device(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("shift", [False, True], ids=["from the start", "at random offsets"])
-def test_columns_are_read_on(shift: bool) -> None:
-    """A text of 0, 1, …, whose last target is 101, in three columns: a ring where epochs have offsets. Who resumes
+def test_streams_are_read_on(shift: bool) -> None:
+    """A text of 0, 1, …, whose last target is 101, in three streams: a ring where epochs have offsets. Who resumes
     reads on, and each member reads as if alone."""
-    loader, begun = Columns(text(102), 3, 4, [5, 6], shift=shift), set()
+    loader, begun = Streams(text(102), 3, 4, [5, 6], shift=shift), set()
     assert len(loader) == 33 // 4
     for epoch in range(3):
         loader.set_epoch(epoch)
@@ -122,11 +122,11 @@ def test_columns_are_read_on(shift: bool) -> None:
                 expected = (first + np.arange(4) + 4 * number + 33 * np.arange(3)[:, None]) % 101
                 assert x[member].tolist() == expected.tolist()
                 assert target[member].tolist() == (expected + 1).tolist()
-            alone = Columns(text(102), 3, 4, [5 + member], shift=shift)
+            alone = Streams(text(102), 3, 4, [5 + member], shift=shift)
             alone.set_epoch(epoch)
             assert [x[0].tolist() for x, *_ in alone] == [x[member].tolist() for x, *_ in batches]
         for stop in (1, 3, 7):
-            other = Columns(text(102), 3, 4, [5, 6], shift=shift)
+            other = Streams(text(102), 3, 4, [5, 6], shift=shift)
             other.set_epoch(epoch)
             other.load_state_dict({"position": stop})
             assert [x.tolist() for x, *_ in other] == [x.tolist() for x, *_ in batches[stop:]]
@@ -141,9 +141,9 @@ def test_a_training_reads_at_random_offsets(shift: bool, tmp_path: Path) -> None
 
 
 def test_texts_too_short() -> None:
-    """To train on; of a shorter one to evaluate there are as many columns as tokens, of one each."""
+    """To train on; of a shorter one to evaluate there are as many streams as tokens, of one each."""
     with pytest.raises(ValueError, match="too short"):
-        Columns(text(10), 3, 4, [0])
+        Streams(text(10), 3, 4, [0])
     assert [part.target.tolist() for part in Windows(text(5), 20)] == [[[1], [2], [3], [4]]]
 
 

@@ -82,12 +82,12 @@ def test_three_steps_of_the_recipe_by_hand(clip: float) -> None:
         ours = task.ensemble.values()
         for name, value in model.named_parameters():
             torch.testing.assert_close(ours[name][0], value.detach(), rtol=1e-5, atol=1e-7)
-    mean = (task.sums[0] / task.sums[1]).item()  # what is told of training is a mean over tokens all the same
+    mean = (task.sums[0] / task.sums[1]).item()  # what is reported of training is a mean over tokens all the same
     assert 0.5 < mean < 2 * math.log(V)
 
 
 def test_a_metric_does_not_depend_on_the_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One column, whatever the windows: every token but the first, from all before it."""
+    """One stream, whatever the windows: every token but the first, from all before it."""
     tokens = torch.randint(0, 6, (1, 90))
     model = LanguageModel(
         LanguageNetwork("EIREHN", 8, max_depth=2, output_dropout=0.5, start={"weight_bound": 0.8}), 6

@@ -151,7 +151,7 @@ class Hardware:
         boolean("capture", self.capture)
 
 
-class Parts(typing.NamedTuple):
+class RecipeTypes(typing.NamedTuple):
     """What the recipes of a task are made of."""
 
     network: type[Network]
@@ -159,9 +159,9 @@ class Parts(typing.NamedTuple):
 
 
 PARTS = {
-    "regression": Parts(SequenceNetwork, Optimisation),
-    "classification": Parts(SequenceNetwork, ClassifierOptimisation),
-    "language": Parts(LanguageNetwork, LanguageOptimisation),
+    "regression": RecipeTypes(SequenceNetwork, Optimisation),
+    "classification": RecipeTypes(SequenceNetwork, ClassifierOptimisation),
+    "language": RecipeTypes(LanguageNetwork, LanguageOptimisation),
 }
 
 

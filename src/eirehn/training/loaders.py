@@ -107,7 +107,7 @@ class Batches(_Resumable):
         return torch.from_numpy(np.stack(orders)).to(self.tensors[0].device)
 
 
-class Columns(_Resumable):
+class Streams(_Resumable):
     """One pass over a text (1, N), cut into `batch_size` parallel streams of one length, `steps` tokens of each a
     batch, (M, B, T).
 
@@ -198,7 +198,7 @@ class Data(pl.LightningDataModule):
         if self.trainer.world_size > found > 0:
             raise ValueError(f"there must be a validation sequence for each of {self.trainer.world_size} processes")
 
-    def train_dataloader(self) -> Batches | Columns:
+    def train_dataloader(self) -> Batches | Streams:
         return training_batches(self.recipe, self._placed(self.splits.train), **self._process())
 
     def val_dataloader(self) -> Parts | Windows:
@@ -219,13 +219,13 @@ class Data(pl.LightningDataModule):
         return split.map(lambda each: each.to(device))
 
 
-def training_batches(recipe: Recipe, train: Split, *, rank: int = 0, world: int = 1) -> Batches | Columns:
+def training_batches(recipe: Recipe, train: Split, *, rank: int = 0, world: int = 1) -> Batches | Streams:
     """One pass over the training data."""
     data, optimisation, seeds = recipe.data, recipe.optimisation, recipe.seeds
     if isinstance(data, LanguageData):
         assert isinstance(optimisation, LanguageOptimisation)
         shift = optimisation.shift
-        return Columns(train, optimisation.batch_size, data.steps, seeds, shift=shift, rank=rank, world=world)
+        return Streams(train, optimisation.batch_size, data.steps, seeds, shift=shift, rank=rank, world=world)
     tensors = [each for each in train if each is not None]
     return Batches(tensors, optimisation.batch_size, seeds, augment=data.augment, rank=rank, world=world)
 

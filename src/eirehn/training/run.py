@@ -127,7 +127,7 @@ def _is_left(path: Path) -> bool:
     return any(fnmatch(path.name, f".{name}.*.tmp") for name in OWN)
 
 
-def asks_once(data: Any) -> bool:
+def has_one_target(data: Any) -> bool:
     """Whether there is one target for each sequence, and not one for each of its steps."""
     return bool(getattr(data, "last", data.task == "classification"))
 
@@ -144,7 +144,7 @@ def export(task: Task, recipe: Recipe, folder: Path) -> None:
         "network": asdict(recipe.network),
         "input_size": known or data.input_size,
         "output_size": known or data.output_size,
-        "last": asks_once(data),
+        "last": has_one_target(data),
         "task": data.task,
         "seeds": list(recipe.seeds),
         "best_score": task.best.score.tolist(),  # lower is better

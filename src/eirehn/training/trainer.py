@@ -32,7 +32,7 @@ from .config import Recipe
 from .ensemble import Model
 from .loaders import Data, final_parts, training_batches
 from .provenance import provenance
-from .run import LOGS, RunFolder, asks_once, export, first_process
+from .run import LOGS, RunFolder, export, first_process, has_one_target
 from .task import Task
 from .tasks import Classification, LanguageModelling, Regression
 
@@ -249,7 +249,7 @@ def make_model(recipe: Recipe) -> Model:
     data = recipe.data
     if isinstance(recipe.network, LanguageNetwork):
         return LanguageModel(recipe.network, data.output_size)
-    return SequenceModel(recipe.network, data.input_size, data.output_size, last=asks_once(data))
+    return SequenceModel(recipe.network, data.input_size, data.output_size, last=has_one_target(data))
 
 
 def make_trainer(recipe: Recipe, folder: Path | None, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
