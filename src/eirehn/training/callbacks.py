@@ -142,7 +142,7 @@ class Saving(pl.Callback):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._generators, self.elapsed = state["generators"], state["elapsed"]
-        self.gpu_seconds = state.get("gpu_seconds", 0.0)  # which older states do not tell
+        self.gpu_seconds = state.get("gpu_seconds", 0.0)  # older states do not have it
 
 
 @dataclass(frozen=True)

@@ -145,8 +145,8 @@ class _Runner(nn.Module):
 
 
 class Averages:
-    """Of each value of M members, (M, …), with a `decay` per step; with a decay of 0 there is none. At first it
-    forgets faster, so that it is not of the initial values for as long as it looks back."""
+    """The running average of each value of M members, (M, …), with a `decay` per step; none with a decay of 0. The
+    decay of the first steps is smaller, so that the initial values are soon forgotten."""
 
     def __init__(self, decay: float, values: Iterable[Tensor]) -> None:
         self.decay = decay
@@ -161,7 +161,7 @@ class Averages:
 
     @torch.no_grad()
     def update(self, values: Iterable[Tensor]) -> None:
-        """Takes in the values of one more step."""
+        """Averages the values of one more step."""
         if not self.values:
             return
         self.steps += 1
@@ -192,8 +192,8 @@ class Best:
         self.values = {name: value.clone() for name, value in ensemble.values().items()}
 
     def take(self, score: Tensor, epoch: int, ensemble: Ensemble, *, if_better: bool) -> None:
-        """This epoch in place of the one before, always or where it is better, unless it has diverged: NaN and
-        infinity are never better."""
+        """Keeps this epoch in place of an earlier one, where it is better or else always; never one that has
+        diverged, whose score is NaN or infinite."""
         better = score < self.score if if_better else score.isfinite()
         self.score[better] = score[better]
         self.epoch[better] = epoch

@@ -105,7 +105,7 @@ class FullSOAP(torch.optim.Optimizer):
 
     @torch.no_grad()
     def before_step(self) -> None:
-        """Counts a step, and tells the device its number and its learning rate."""
+        """Counts a step, and writes its number and its learning rate to the device."""
         state, (group,) = self._state(), self.param_groups
         state["count"] += 1
         if self._numbers.device != state["mean"].device or not self._numbers.numel():
@@ -126,7 +126,7 @@ class FullSOAP(torch.optim.Optimizer):
                 self._turn(member, state, group["betas"][1])
 
     def _move(self) -> None:
-        """The part of a step that asks nothing of the host."""
+        """The part of a step that needs nothing from the CPU."""
         state, (group,) = self._state(), self.param_groups
         count, rate = self._numbers.unbind()
         values, (beta1, beta2) = group["params"], group["betas"]
