@@ -176,9 +176,8 @@ def test_each_seed_starts_from_its_own_or_from_the_best(trained: Path, tmp_path:
     """One without a best epoch is passed over."""
     values, about = read_values(trained / "best.safetensors"), read_json(trained / "model.json")
     best = min((0, 1), key=lambda at: about["best_score"][at])
-    for name, value in started(small(seeds=(5, 7), average=0.9), trained).items():
-        assert torch.equal(value[0], values[name][1])
-        assert torch.equal(value[1], values[name][best])
+    for name, value in started(small(seeds=(3, 5, 7), average=0.9), trained).items():
+        assert torch.equal(value, values[name][[0, 1, best]])
     run = shutil.copytree(trained, tmp_path / "run")
     write_json(run / "model.json", {**about, "best_score": [None, 1.0]})
     for name, value in started(small(seeds=(3,)), run).items():
