@@ -20,7 +20,7 @@ from helpers.command import ENVIRONMENT, command, done, refused, started
 from helpers.language import small_language_recipe, written
 from helpers.ragged import TRAIN, changed, ragged
 from helpers.resume import same
-from helpers.unstable import exploding
+from helpers.small import exploding
 
 import eirehn
 from eirehn._internal.files import read_json

@@ -9,12 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import Tensor
 
 from eirehn.data.text import TextData
-from eirehn.models import LanguageModel, LanguageNetwork
+from eirehn.models import LanguageNetwork
 from eirehn.training.config import Hardware, LanguageOptimisation, Recipe
 
 CHANCES = (0.7, 0.2, 0.1)
@@ -43,13 +40,6 @@ def written(folder: Path, *, train: int = 6000, test: int = 1500) -> TextData:
     return TextData(8, None, *(str(folder / f"{name}.txt") for name in ("train", "validation", "test")))
 
 
-def loss_at(temperature: float, logits: NDArray[Any], wanted: NDArray[Any]) -> float:
-    """Nats a token if `logits`, (N, V), are divided by a temperature and the tokens `wanted`, (N,), come."""
-    scaled = logits / temperature
-    whole = np.logaddexp.reduce(scaled, -1)
-    return float(np.mean(whole - np.take_along_axis(scaled, wanted[:, None], -1)[:, 0]))
-
-
 def small_language_recipe(data: TextData, **options: object) -> Recipe:
     settings = {"epochs": 3, "batch_size": 10, "optimizer": "adam", "learning_rate": 0.01, "clip": 1.0, **options}
     return Recipe(
@@ -74,28 +64,6 @@ def small_language_recipe(data: TextData, **options: object) -> Recipe:
 
 def calibrated(recipe: Recipe, **network: Any) -> Recipe:
     return replace(recipe, network=replace(recipe.network, calibrated=True, **network))
-
-
-def chances(
-    model: LanguageModel, tokens: Tensor, columns: int, max_depth: int | None = None
-) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """Logits of a text in so many columns, as of a model that has no temperature, and what came."""
-    length = (len(tokens) - 1) // columns
-    x, target = (each[: columns * length].view(columns, length) for each in (tokens[:-1], tokens[1:]))
-    own = 1.0 if model.temperature is None else model.temperature.item()
-    with torch.no_grad():
-        logits = own * model(x, max_depth=max_depth).flatten(0, 1).double().numpy()
-    return logits, target.flatten().numpy()
-
-
-def best_temperature(logits: NDArray[np.float64], wanted: NDArray[np.int64]) -> float:
-    """By trying all there are."""
-    low, high = 0.1, 10.0
-    for _ in range(4):
-        tried = np.geomspace(low, high, 41)
-        at = int(np.argmin([loss_at(each, logits, wanted) for each in tried]))
-        low, high = tried[max(at - 1, 0)], tried[min(at + 1, 40)]
-    return float(tried[at])
 
 
 def temperatures(run: Path) -> list[list[float]]:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,12 @@ from eirehn.training.task import Task
 from eirehn.training.trainer import make_task, train
 
 
+def check_both_ways(make: Callable[..., Recipe], folder: Path) -> None:
+    for capture in (False, True):
+        train(make(capture=capture, accelerator="cpu"), folder / str(capture))
+    same(folder / "True", folder / "False")
+
+
 @pytest.fixture
 def _whole(monkeypatch: pytest.MonkeyPatch) -> None:
     """As on a GPU, but launch by launch."""
@@ -27,10 +35,7 @@ def _whole(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("_whole")
 @pytest.mark.parametrize("options", quick(*OPTIMIZERS.keys() - {"soap"}, of=OPTIMIZERS))
 def test_the_whole_step_is_lightnings(options: str, tmp_path: Path) -> None:
-    for capture in (False, True):
-        plan = recipe(capture=capture, accelerator="cpu", dropout=0.2, **OPTIMIZERS[options])
-        train(plan, tmp_path / str(capture))
-    same(tmp_path / "True", tmp_path / "False")
+    check_both_ways(partial(recipe, dropout=0.2, **OPTIMIZERS[options]), tmp_path)
 
 
 class Replayed:
@@ -51,9 +56,7 @@ def test_there_is_a_graph_for_each_stop(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(Task, "_can_capture", lambda self: self.capture)
     monkeypatch.setattr(Captured, "_warm_up", lambda self, batch: None)
     monkeypatch.setattr(Captured, "_capture", lambda self, batch: Replayed(self, batch))
-    for capture in (False, True):
-        train(recipe(capture=capture, accelerator="cpu", early=0.6), tmp_path / str(capture))
-    same(tmp_path / "True", tmp_path / "False")
+    check_both_ways(partial(recipe, early=0.6), tmp_path)
 
 
 @pytest.mark.parametrize("recorded", [0, 1])
@@ -71,19 +74,15 @@ def test_a_failed_capture_is_a_warning(recorded: int, tmp_path: Path, monkeypatc
     monkeypatch.setattr(Captured, "_warm_up", lambda self, batch: None)
     monkeypatch.setattr(Captured, "_beside", nullcontext)
     monkeypatch.setattr(Captured, "_capture", capture)
-    train(recipe(capture=False, accelerator="cpu"), tmp_path / "False")
     with pytest.warns(RuntimeWarning, match="cannot be recorded as a CUDA graph .* operation not permitted"):
-        train(recipe(capture=True, accelerator="cpu"), tmp_path / "True")
+        check_both_ways(recipe, tmp_path)
     assert len(tried) == recorded + 1
-    same(tmp_path / "True", tmp_path / "False")
 
 
 @pytest.mark.usefixtures("_whole")
 @pytest.mark.parametrize("members", [1, 2])
 def test_reading_on(members: int, tmp_path: Path) -> None:
-    for capture in (True, False):
-        train(reading(tmp_path, members, capture=capture, accelerator="cpu"), tmp_path / str(capture))
-    same(tmp_path / "True", tmp_path / "False")
+    check_both_ways(partial(reading, tmp_path, members), tmp_path)
 
 
 @pytest.mark.usefixtures("_whole")

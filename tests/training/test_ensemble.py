@@ -1,4 +1,4 @@
-"""Members trained together end as if each had been trained alone."""
+"""Members trained together end as if each had been trained alone, and keep averages and best values."""
 
 from __future__ import annotations
 
@@ -14,16 +14,22 @@ from helpers.small import DATA, small
 
 from eirehn.models import LanguageModel, LanguageNetwork, SequenceModel, SequenceNetwork
 from eirehn.models.io import read_values
-from eirehn.training.ensemble import Ensemble
+from eirehn.training.config import Hardware
+from eirehn.training.ensemble import Averages, Ensemble
 from eirehn.training.trainer import make_task, train
 
 KINDS = ("RNN", "GRU", "LSTM", "RHN", "SRHN", "SREHN", "EIREHN", "ACT")
 
 
-@pytest.mark.parametrize("kind", quick("RHN", of=KINDS))
+@pytest.mark.parametrize("kind", quick("RHN", "language", of=[*KINDS, "language"]))
 def test_members_together_are_members_alone(kind: str, tmp_path: Path) -> None:
     """After 100 steps in float64, to 1e-9; with clipping, each by its own gradient."""
-    recipe = small(kind, seeds=(0, 1, 2), precision="64-true", epochs=25, clip=0.05)  # 4 steps an epoch
+    if kind == "language":  # all read the same text in the same order
+        plain = small_language_recipe(written(tmp_path, train=500, test=100), epochs=1, clip=0.05)
+        network = LanguageNetwork("EIREHN", 24, max_depth=2)
+        recipe = replace(plain, network=network, seeds=(3, 4), hardware=Hardware("cpu", precision="64-true"))
+    else:
+        recipe = small(kind, seeds=(0, 1, 2), precision="64-true", epochs=25, clip=0.05)  # 4 steps an epoch
     together = train(recipe, tmp_path / "together")
     for index, seed in enumerate(recipe.seeds):
         alone = train(replace(recipe, seeds=(seed,)), tmp_path / f"alone-{seed}")
@@ -100,12 +106,28 @@ def test_members_draw_masks_of_their_own() -> None:
     assert not torch.equal(one, other)
 
 
-def test_members_trained_together(tmp_path: Path) -> None:
-    """Two members without dropout end where each ends alone: they read the same text in the same order."""
-    data = written(tmp_path, train=500, test=100)
-    plain = small_language_recipe(data, epochs=1)
-    network = replace(plain.network, word_dropout=0.0, input_dropout=0.0, hidden_dropout=0.0, output_dropout=0.0)
-    both = train(replace(plain, network=network, seeds=(3, 4)), tmp_path / "both")
-    for index, seed in enumerate((3, 4)):
-        alone = train(replace(plain, network=network, seeds=(seed,)), tmp_path / f"alone-{seed}")
-        assert both["values"][index] == pytest.approx(alone["values"][0], rel=1e-4)
+def test_a_running_average_is_not_of_the_start_for_long() -> None:
+    averages = Averages(0.999, [torch.zeros(1, 1)])
+    for _ in range(50):
+        averages.update([torch.full((1, 1), 4.0)])
+    assert averages.values[0].item() == pytest.approx(4.0, rel=1e-5)  # else it would be 0.2
+    # A state of version 0.1, which did not count its steps, resumes as it began.
+    averages = Averages(0.9, [torch.zeros(1, 1)])
+    old = {name: value for name, value in averages.state_dict().items() if name != "steps"}
+    averages.load_state_dict(old)
+    averages.update([torch.ones(1, 1)])
+    assert averages.values[0].item() == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(("if_better", "epoch", "score"), [(True, [1, 0], [0.5, 1.0]), (False, [2, 0], [0.7, 1.0])])
+def test_the_best_epoch(if_better: bool, epoch: list[int], score: list[float]) -> None:
+    """The lowest score, or without validation data the last; a member that diverges keeps what it had."""
+    task = make_task(small())
+    for number, scores in enumerate([[1.0, 1.0], [0.5, torch.nan], [0.7, torch.inf]]):
+        task.ensemble.stacked[0].data.fill_(number)
+        found = torch.tensor(scores, dtype=torch.float64)
+        task.best.take(found, number, task.ensemble, if_better=if_better)
+    assert task.best.epoch.tolist() == epoch
+    assert task.best.score.tolist() == score
+    kept = task.best.values[task.ensemble.names[0]]
+    assert [value.unique().tolist() for value in kept] == [[float(each)] for each in epoch]

@@ -10,23 +10,16 @@ from typing import Any
 
 import pytest
 import torch
-from helpers.language import (
-    WORDS,
-    best_temperature,
-    calibrated,
-    chances,
-    loss_at,
-    small_language_recipe,
-    temperatures,
-    written,
-)
+import torch.nn.functional as F
+from helpers.language import WORDS, calibrated, small_language_recipe, temperatures, written
 from helpers.small import small, with_network
 from safetensors.torch import load_file, save_file
+from scipy.optimize import minimize_scalar
 
 import eirehn
 from eirehn._internal.files import RunError, read_json, write_json
 from eirehn.data.vocabulary import Vocabulary
-from eirehn.models import LanguageNetwork
+from eirehn.models import LanguageModel, LanguageNetwork
 from eirehn.training.evaluate import calibrate, evaluate, evaluate_together
 from eirehn.training.run import RunFolder
 from eirehn.training.trainer import train
@@ -56,14 +49,34 @@ def sloped(most: float) -> torch.Tensor:
     return torch.linspace(-most, most, len(WORDS) + 2)
 
 
+def loss_at(temperature: float, logits: torch.Tensor, wanted: torch.Tensor) -> float:
+    """Nats a token if `logits`, (N, V), are divided by a temperature and the tokens `wanted`, (N,), come."""
+    return F.cross_entropy(logits / temperature, wanted).item()
+
+
+def best_temperature(logits: torch.Tensor, wanted: torch.Tensor) -> float:
+    return float(minimize_scalar(loss_at, bounds=(0.1, 10.0), args=(logits, wanted), method="bounded").x)
+
+
+def logits_of(
+    model: LanguageModel, tokens: torch.Tensor, streams: int, max_depth: int | None = None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of a text in so many streams, as of a model that has no temperature, and what came."""
+    length = (len(tokens) - 1) // streams
+    x, target = (each[: streams * length].view(streams, length) for each in (tokens[:-1], tokens[1:]))
+    own = 1.0 if model.temperature is None else model.temperature.item()
+    with torch.no_grad():
+        return own * model(x, max_depth=max_depth).flatten(0, 1).double(), target.flatten()
+
+
 def test_the_whole_text_is_read(language_run: Path) -> None:
-    """By the model read back, over all the test text at once, one column, no token left out."""
+    """By the model read back, over all the test text at once, one stream, no token left out."""
     model, result = eirehn.load(language_run), read_json(language_run / "result.json")
     assert model.tokens == Vocabulary.load(language_run / "vocabulary.json")
     assert set(model.tokens.tokens) == {*WORDS, "<eos>", "<unk>"}
     text = (language_run.parent / "test.txt").read_text().replace("\n", " <eos> ").split()
     tokens = torch.from_numpy(model.tokens.encode(text)).long()
-    expected = pytest.approx(math.exp(loss_at(1.0, *chances(model, tokens, 1))), rel=1e-5)
+    expected = pytest.approx(math.exp(loss_at(1.0, *logits_of(model, tokens, 1))), rel=1e-5)
     assert evaluate(language_run).values[0] == expected
     assert evaluate(language_run, batch=1).values[0] == expected
     assert result["values"][0] == expected
@@ -80,12 +93,6 @@ def test_a_trained_network_is_of_use_whenever_it_is_stopped(tmp_path: Path) -> N
         train(recipe, tmp_path / str(early))
         alone[early] = evaluate(tmp_path / str(early), max_depth=1).values[0]
     assert alone[0.7] < 0.8 * alone[0.0]
-
-
-def test_columns_belong_to_texts(tmp_path: Path) -> None:
-    train(small(epochs=1), tmp_path)
-    with pytest.raises(ValueError, match="these data are none"):
-        evaluate(tmp_path, batch=1)
 
 
 def test_models_together(tmp_path: Path) -> None:
@@ -136,19 +143,19 @@ def test_what_cannot_be_evaluated_together(language_run: Path, tmp_path: Path) -
 
 @pytest.mark.parametrize("options", [{}, {"batch": 1}, {"max_depth": 1}, {"which": "last"}], ids=str)
 def test_temperatures(options: dict[str, Any], language_run: Path, tmp_path: Path) -> None:
-    """Against a search in NumPy, of a model and of one whose last bias is too large. By default the test text is
-    read in one column, and the validation text in those of the training."""
+    """Against a search by SciPy, of a model and of one whose last bias is too large. By default the test text is
+    read in one stream, and the validation text in those of the training."""
     run = copied(language_run, tmp_path / "run", {1: sloped(1.5)}, [0.5, 0.5])
     recipe = RunFolder(run).recipe()
-    recipe = replace(recipe, optimisation=replace(recipe.optimisation, batch_size=100))  # short columns differ most
+    recipe = replace(recipe, optimisation=replace(recipe.optimisation, batch_size=100))  # short streams differ most
     write_json(run / "recipe.json", recipe.to_dict())
     found = calibrate(run, **options)
     assert found.seeds == (0, 1)
     for seed in found.seeds:
         model, depth = eirehn.load(run, seed=seed, which=options.get("which", "best")), options.get("max_depth")
-        wanted = best_temperature(*chances(model, tokens_of(run, "validation"), options.get("batch", 100), depth))
+        wanted = best_temperature(*logits_of(model, tokens_of(run, "validation"), options.get("batch", 100), depth))
         assert found.temperatures[seed] == pytest.approx(wanted, abs=0.005)
-        loss = loss_at(found.temperatures[seed], *chances(model, tokens_of(run, "test"), 1, depth))
+        loss = loss_at(found.temperatures[seed], *logits_of(model, tokens_of(run, "test"), 1, depth))
         assert found.values[seed] == pytest.approx(math.exp(loss), rel=1e-5)
     assert abs(found.temperatures[0] - found.temperatures[1]) > 0.02
     assert 0.6 < min(found.temperatures) < max(found.temperatures) < 1.6
@@ -177,12 +184,12 @@ def test_an_overfitted_model_has_a_temperature_of_its_own(tmp_path: Path) -> Non
     model = eirehn.load(run)
     own = model.temperature.item()
     assert own == pytest.approx(told[result["best_epoch"][0] - 1])
-    loss = loss_at(own, *chances(model, tokens_of(run, "validation"), recipe.optimisation.batch_size))
+    loss = loss_at(own, *logits_of(model, tokens_of(run, "validation"), recipe.optimisation.batch_size))
     assert result["best_validation"] == [pytest.approx(math.exp(loss), rel=1e-5)]
-    loss = loss_at(own, *chances(model, tokens_of(run, "test"), 1))
+    loss = loss_at(own, *logits_of(model, tokens_of(run, "test"), 1))
     assert result["values"] == evaluate(run).values == [pytest.approx(math.exp(loss), rel=1e-5)]
     later = eirehn.load(run, which="last")
-    logits = chances(later, tokens_of(run, "test"), 1)
-    assert loss_at(later.temperature.item(), *logits) < loss_at(1.0, *logits)
+    found = logits_of(later, tokens_of(run, "test"), 1)
+    assert loss_at(later.temperature.item(), *found) < loss_at(1.0, *found)
     # What is to be found beyond it is little: it is the one of an epoch before.
     assert calibrate(run, split="validation", batch=10).temperatures == pytest.approx([1.0], abs=0.03)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from eirehn.data.dataset import Split
 from eirehn.models import LanguageNetwork
-from eirehn.training.loaders import Batches, Columns, Data, Parts, Windows, most_tokens, training_batches
+from eirehn.training.loaders import Batches, Data, Parts, Streams, Windows, most_tokens, training_batches
 
 
 def test_each_member_sees_all_data_in_an_order_of_its_own() -> None:
@@ -36,25 +36,20 @@ def test_each_member_sees_all_data_in_an_order_of_its_own() -> None:
     assert torch.equal(torch.cat([batch[0] for batch in alone], 1).squeeze(-1)[0], orders[0][1])
 
 
-def test_processes_share_every_batch() -> None:
-    x = torch.arange(11.0)[:, None]
-    whole = list(Batches([x, x], 4, [0]))
-    parts = [list(Batches([x, x], 4, [0], rank=rank, world=2)) for rank in range(2)]
-    for number, (rows, _, share) in enumerate(whole):
+@pytest.mark.parametrize(("count", "world"), [(11, 2), (5, 3)])
+def test_processes_share_every_batch(count: int, world: int) -> None:
+    """One for which there is no sequence takes part, but does not count."""
+    x = torch.arange(float(count))[:, None]
+    parts = [list(Batches([x, x], 4, [0], rank=rank, world=world)) for rank in range(world)]
+    for number, (rows, _, share) in enumerate(Batches([x, x], 4, [0])):
         assert share == 1.0
-        mine, others = parts[0][number], parts[1][number]
-        shared = torch.cat([mine[0].flatten(), others[0].flatten()])
-        assert sorted(shared.tolist()) == sorted(rows.flatten().tolist())
+        own = [part[number] for part in parts]
+        assert all(each.size(1) for each, *_ in own)
+        counted = torch.cat([each.flatten() for each, _, share in own if share > 0])
+        assert sorted(counted.tolist()) == sorted(rows.flatten().tolist())
         # The mean over processes of share times local mean is the batch's mean.
-        mean = (mine[0].mean() * mine[2] + others[0].mean() * others[2]) / 2
+        mean = sum(each.mean().item() * share for each, _, share in own) / world
         assert mean == pytest.approx(rows.mean().item())
-
-
-def test_a_process_without_sequences_takes_part_but_does_not_count() -> None:
-    x = torch.arange(5.0)[:, None]
-    last = [list(Batches([x, x], 4, [0], rank=rank, world=3))[-1] for rank in range(3)]
-    assert [each[2] for each in last] == [3.0, 0.0, 0.0]
-    assert all(each[0].size(1) == 1 for each in last)
 
 
 def test_changes_are_drawn_anew_for_each_member_epoch_and_batch() -> None:
@@ -91,8 +86,8 @@ def text(count: int) -> Split:
     return Split(tokens[None, :-1], tokens[None, 1:])
 
 
-def test_processes_share_the_columns() -> None:
-    parts = [next(iter(Columns(text(101), 3, 4, rank=rank, world=2))) for rank in range(2)]
+def test_processes_share_the_streams() -> None:
+    parts = [next(iter(Streams(text(101), 3, 4, [0], rank=rank, world=2))) for rank in range(2)]
     assert [x[0, :, 0].tolist() for x, *_ in parts] == [[0, 66], [33]]
     assert [share for *_, share in parts] == [pytest.approx(4 / 3), pytest.approx(2 / 3)]
 
@@ -109,11 +104,11 @@ def test_only_a_text_that_fits_goes_to_the_device(tmp_path: Path, monkeypatch: p
     assert validation.x.device.type == "meta"  # type: ignore[union-attr]
 
 
-@pytest.mark.parametrize("seeds", [(), (5, 6)], ids=["from the start", "at random offsets"])
-def test_columns_are_read_on(seeds: tuple[int, ...]) -> None:
-    """A text of 0, 1, …, whose last target is 101, in three columns: a ring where epochs have offsets. Who resumes
+@pytest.mark.parametrize("shift", [False, True], ids=["from the start", "at random offsets"])
+def test_streams_are_read_on(shift: bool) -> None:
+    """A text of 0, 1, …, whose last target is 101, in three streams: a ring where epochs have offsets. Who resumes
     reads on, and each member reads as if alone."""
-    loader, begun = Columns(text(102), 3, 4, members=2, seeds=seeds), set()
+    loader, begun = Streams(text(102), 3, 4, [5, 6], shift=shift), set()
     assert len(loader) == 33 // 4
     for epoch in range(3):
         loader.set_epoch(epoch)
@@ -127,29 +122,28 @@ def test_columns_are_read_on(seeds: tuple[int, ...]) -> None:
                 expected = (first + np.arange(4) + 4 * number + 33 * np.arange(3)[:, None]) % 101
                 assert x[member].tolist() == expected.tolist()
                 assert target[member].tolist() == (expected + 1).tolist()
-            alone = Columns(text(102), 3, 4, seeds=seeds[member : member + 1])
+            alone = Streams(text(102), 3, 4, [5 + member], shift=shift)
             alone.set_epoch(epoch)
             assert [x[0].tolist() for x, *_ in alone] == [x[member].tolist() for x, *_ in batches]
         for stop in (1, 3, 7):
-            other = Columns(text(102), 3, 4, members=2, seeds=seeds)
+            other = Streams(text(102), 3, 4, [5, 6], shift=shift)
             other.set_epoch(epoch)
             other.load_state_dict({"position": stop})
             assert [x.tolist() for x, *_ in other] == [x.tolist() for x, *_ in batches[stop:]]
-    assert len(begun) == (6 if seeds else 1)
+    assert len(begun) == (6 if shift else 1)
 
 
 @pytest.mark.parametrize("shift", [False, True])
 def test_a_training_reads_at_random_offsets(shift: bool, tmp_path: Path) -> None:
     recipe = small_language_recipe(written(tmp_path, train=400), shift=shift)
-    loader = training_batches(recipe, recipe.data.load().train)
-    assert isinstance(loader, Columns)
-    assert loader.seeds == (recipe.seeds if shift else None)
+    loader: Any = training_batches(recipe, recipe.data.load().train)
+    assert (loader.shift, loader.seeds) == (shift, recipe.seeds)
 
 
 def test_texts_too_short() -> None:
-    """To train on; of a shorter one to evaluate there are as many columns as tokens, of one each."""
+    """To train on; of a shorter one to evaluate there are as many streams as tokens, of one each."""
     with pytest.raises(ValueError, match="too short"):
-        Columns(text(10), 3, 4)
+        Streams(text(10), 3, 4, [0])
     assert [part.target.tolist() for part in Windows(text(5), 20)] == [[[1], [2], [3], [4]]]
 
 

@@ -10,13 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import pytorch_lightning as pl
 from helpers.language import small_language_recipe, written
 from helpers.small import small
 
 from eirehn._internal.files import RunError, read_json, write_json
 from eirehn.data.vocabulary import Vocabulary
-from eirehn.training.run import RunFolder, export
-from eirehn.training.trainer import make_task, train
+from eirehn.training.run import RunFolder
+from eirehn.training.trainer import train
 
 
 def test_a_run_of_another_recipe_is_refused(tmp_path: Path) -> None:
@@ -107,12 +108,9 @@ def test_a_read_only_folder(tmp_path: Path) -> None:
 
 def test_a_model_is_described_as_it_is(tmp_path: Path) -> None:
     """Also where its text is another by the time it is saved."""
-    data = written(tmp_path, train=500, test=100)
-    recipe = small_language_recipe(data)
-    task, run = make_task(recipe), tmp_path / "run"
-    run.mkdir()
-    export(task, recipe, run)
-    Path(data.train).write_text("one two three\n" * 50, "utf-8")
-    export(task, recipe, run)
+    data, run = written(tmp_path, train=500, test=100), tmp_path / "run"
+    recipe = small_language_recipe(data, epochs=1)
+    change = pl.callbacks.LambdaCallback(on_train_start=lambda *_: Path(data.train).write_text("one two\n" * 50))
+    train(recipe, run, callbacks=[change])
     about = read_json(run / "model.json")
     assert about["input_size"] == about["output_size"] == len(Vocabulary.load(run / "vocabulary.json"))

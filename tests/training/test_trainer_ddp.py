@@ -25,7 +25,7 @@ SYNTHETIC = (
     "--optimisation.epochs 3 --optimisation.batch_size 13 --optimisation.clip 0.05 --optimisation.early 0.5 "
     "--optimisation.depth_penalty 0.001 --hardware.accelerator cpu --hardware.precision 64-true"
 )
-# Seven columns, of which one process reads four and the other three.
+# Seven streams, of which one process reads four and the other three.
 LANGUAGE = (
     "train --recipe lm --data.steps 8 --network.hidden_size 6 --network.max_depth 2 --network.word_dropout 0 "
     "--network.input_dropout 0 --network.hidden_dropout 0 --network.output_dropout 0 --optimisation.epochs 2 "

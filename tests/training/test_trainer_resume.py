@@ -25,84 +25,60 @@ from eirehn.training.loaders import Data
 from eirehn.training.run import RunFolder
 from eirehn.training.trainer import train, with_more_epochs
 
-OPTIONS: dict[str, dict[str, Any]] = {
-    "plain": {},
-    "all options": {
-        "schedule": "cosine",
-        "clip": 0.1,
-        "depth_penalty": 1e-3,
-        "average": 0.9,
-        "optimizer": "adamw",
-        "warmup": 0.2,
-        "early": 0.5,
-    },
-}
-STOPS = [[(1, False)], [(3, False)], [(4, False)], [(5, True)], [(2, False), (6, True), (7, False), (11, False)]]
 
-
-@pytest.mark.parametrize("options", quick("all options", of=OPTIONS))
-@pytest.mark.parametrize("every", quick(0.0, of=[0.0, 1e9]), ids=["saved every step", "saved on request"])
-@pytest.mark.parametrize("stops", [*STOPS, [(12, True)]], ids=str)
-def test_the_same_bits(options: str, every: float, stops: list[tuple[int, bool]], tmp_path: Path) -> None:
-    # 4 batches an epoch, 3 epochs; dropout draws from torch's generator at every step.
-    recipe = with_network(small(**OPTIONS[options]), input_dropout=0.2, hidden_dropout=0.2)
-    train(recipe, tmp_path / "straight")
-    train_with_stops(recipe, tmp_path / "stopped", [StopAt(at, killed=k) for at, k in stops], every)
-    same(tmp_path / "stopped", tmp_path / "straight")
-
-
-def in_double_precision(folder: Path) -> Recipe:
-    return small(precision="64-true", average=0.9)
-
-
-def of_own_file(folder: Path) -> Recipe:
-    data = FileData(path=str(ragged(folder)), validation=0.15, class_weights="balanced")
-    return with_data(small(), data)
-
-
-def without_validation(folder: Path) -> Recipe:
-    return with_data(small(), Sums())
-
-
-def of_language(folder: Path, **options: Any) -> Recipe:
+def language(folder: Path, **options: Any) -> Recipe:
     options = {"penalty": 1e-4, "sum_steps": True, **options}
     return small_language_recipe(written(folder, train=500, test=100), **options)  # 6 batches an epoch
 
 
-def of_language_at_random_offsets(folder: Path) -> Recipe:
-    return of_language(folder, shift=True)
+def own_file(folder: Path) -> Recipe:
+    return with_data(small(), FileData(path=str(ragged(folder)), validation=0.15, class_weights="balanced"))
 
 
-def of_language_by_sgd(folder: Path) -> Recipe:
-    return of_language(folder, optimizer="sgd", schedule="decay", average=0.9)
+START = {"weight_bound": 0.5, "alpha": 0.05, "gate_bias": 0.0}
+RECIPES: dict[str, Callable[[Path], Recipe]] = {
+    "double precision": lambda folder: small(precision="64-true", average=0.9),
+    "own file": own_file,
+    "nothing held out": lambda folder: with_data(small(), Sums()),
+    "random offsets": lambda folder: language(folder, shift=True),
+    "language by sgd": lambda folder: language(folder, optimizer="sgd", schedule="decay", average=0.9),
+    # What a pointer can point at is a part of the state that is saved.
+    "pointer": lambda folder: replace(
+        language(folder, optimizer="sgd"), network=LanguageNetwork("LSTM", 8, pointer=5)
+    ),
+    "calibrated": lambda folder: calibrated(language(folder, average=0.9), start=START),
+}
+ALL: dict[str, Any] = {"schedule": "cosine", "clip": 0.1, "depth_penalty": 1e-3, "average": 0.9}
+OPTIONS = {"plain": {}, "all options": {**ALL, "optimizer": "adamw", "warmup": 0.2, "early": 0.5}}
+STOPS = [[(1, False)], [(3, False)], [(4, False)], [(5, True)], [(12, True)]]
+STOPS += [[(2, False), (6, True), (7, False), (11, False)]]
+saved = pytest.mark.parametrize("every", quick(0.0, of=[0.0, 1e9]), ids=["saved every step", "saved on request"])
 
 
-def of_language_with_a_pointer(folder: Path) -> Recipe:
-    """What it can point at is a part of the state that is saved."""
-    return replace(of_language(folder, optimizer="sgd"), network=LanguageNetwork("LSTM", 8, pointer=5))
+def check_the_same_bits(recipe: Recipe, folder: Path, stops: list[tuple[int, bool]], every: float) -> None:
+    train(recipe, folder / "straight")
+    train_with_stops(recipe, folder / "stopped", [StopAt(at, killed=killed) for at, killed in stops], every)
+    same(folder / "stopped", folder / "straight")
 
 
-def of_language_calibrated(folder: Path) -> Recipe:
-    start = {"weight_bound": 0.5, "alpha": 0.05, "gate_bias": 0.0}
-    return calibrated(of_language(folder, average=0.9), start=start)
+@pytest.mark.parametrize("options", quick("all options", of=OPTIONS))
+@saved
+@pytest.mark.parametrize("stops", STOPS, ids=str)
+def test_the_same_bits(options: str, every: float, stops: list[tuple[int, bool]], tmp_path: Path) -> None:
+    # 4 batches an epoch, 3 epochs; dropout draws from torch's generator at every step.
+    recipe = with_network(small(**OPTIONS[options]), input_dropout=0.2, hidden_dropout=0.2)
+    check_the_same_bits(recipe, tmp_path, stops, every)
 
 
-KINDS = [in_double_precision, of_own_file, without_validation, of_language_at_random_offsets, of_language_by_sgd]
-KINDS += [of_language_with_a_pointer, of_language_calibrated]
-
-
-@pytest.mark.parametrize("every", quick(0.0, of=[0.0, 1e9]), ids=["saved every step", "saved on request"])
-@pytest.mark.parametrize("make", KINDS, ids=lambda make: make.__name__)
+@saved
+@pytest.mark.parametrize("name", RECIPES)
 def test_the_same_bits_of_other_trainings(
-    make: Callable[[Path], Recipe], every: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, every: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(DATA, Sums.kind, Sums)
-    recipe = make(tmp_path)
-    train(recipe, tmp_path / "straight")
-    steps = [(1, False), (3, True), (4, False)] if make is of_own_file else [(3, False), (4, False), (8, True)]
-    train_with_stops(recipe, tmp_path / "stopped", [StopAt(at, killed=killed) for at, killed in steps], every)
-    same(tmp_path / "stopped", tmp_path / "straight")
-    if make is of_language_calibrated:
+    stops = [(1, False), (3, True), (4, False)] if name == "own file" else [(3, False), (4, False), (8, True)]
+    check_the_same_bits(RECIPES[name](tmp_path), tmp_path, stops, every)
+    if name == "calibrated":
         assert temperatures(tmp_path / "straight")[-1] != [1.0]
 
 
@@ -154,28 +130,21 @@ def test_more_epochs(step: int | None, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "epochs", "said"),
+    ("options", "epochs", "left", "said"),
     [
-        ({"schedule": "cosine"}, 5, "schedule cosine.* depends on their number; .* --init"),
-        ({"warmup": 0.5}, 5, "warmup 0.5.* depends on their number; .* --init"),
-        ({}, 2, "cannot be made shorter"),
+        ({"schedule": "cosine"}, 5, "result.json", "schedule cosine.* depends on their number; .* --init"),
+        ({"warmup": 0.5}, 5, "result.json", "warmup 0.5.* depends on their number; .* --init"),
+        ({}, 2, "result.json", "cannot be made shorter"),
+        ({}, 5, "result.json", "last.ckpt is missing"),  # it is not trained anew
+        ({}, 5, "metrics.csv", "last.ckpt is missing"),
     ],
 )
-def test_more_epochs_that_cannot_be(options: dict[str, Any], epochs: int, said: str, tmp_path: Path) -> None:
-    run = RunFolder(tmp_path)
-    run.open(with_decay(**options))
-    run.result.write_text("{}")
+def test_more_epochs_that_cannot_be(
+    options: dict[str, Any], epochs: int, left: str, said: str, tmp_path: Path
+) -> None:
+    RunFolder(tmp_path).open(with_decay(**options))
+    (tmp_path / left).write_text("{}")
     with pytest.raises(RunError, match=said):
         with_more_epochs(tmp_path, epochs)
-    assert run.recipe() == with_decay(**options)
-    assert run.result.read_text() == "{}"
-
-
-@pytest.mark.parametrize("left", ["result.json", "metrics.csv"])
-def test_what_has_lost_its_state_is_not_trained_anew(left: str, tmp_path: Path) -> None:
-    RunFolder(tmp_path).open(with_decay())
-    (tmp_path / left).write_text("{}")
-    with pytest.raises(RunError, match=r"last.ckpt is missing"):
-        with_more_epochs(tmp_path, 5)
-    assert RunFolder(tmp_path).recipe() == with_decay()
-    assert (tmp_path / left).exists()
+    assert RunFolder(tmp_path).recipe() == with_decay(**options)
+    assert (tmp_path / left).read_text() == "{}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 from ..data.ptb import PtbData
 from ..data.text import TextData
@@ -159,34 +160,19 @@ def rhn(size: int, depth: int) -> Recipe:
 
 def lstm(size: int) -> Recipe:
     """The large regularised LSTM of Zaremba et al. (2014)."""
-    network = LanguageNetwork(
-        "LSTM",
-        size,
-        num_layers=2,
-        dropout=0.65,
-        input_dropout=0.65,
-        output_dropout=0.65,
-        tied=False,
-        start={"weight_bound": 0.04},
-    )
-    return _recipe(f"ptb-lstm-{size}", network, ZAREMBA)
+    return _recipe(f"ptb-lstm-{size}", _regularised_lstm(size, dropout=0.65, weight_bound=0.04), ZAREMBA)
 
 
 def pointer(size: int) -> Recipe:
     """An LSTM with a pointer sentinel over 100 words (Merity et al. 2016), by Zaremba et al.'s medium recipe."""
-    network = LanguageNetwork(
-        "LSTM",
-        size,
-        num_layers=2,
-        dropout=0.5,
-        input_dropout=0.5,
-        output_dropout=0.5,
-        tied=False,
-        pointer=100,
-        start={"weight_bound": 0.05},
-    )
+    network = replace(_regularised_lstm(size, dropout=0.5, weight_bound=0.05), pointer=100)
     optimisation = replace(ZAREMBA, epochs=39, decay=1.2, decay_from=6, clip=5.0)
     return _recipe(f"ptb-lstm-{size}-pointer", network, optimisation)
+
+
+def _regularised_lstm(size: int, *, dropout: float, weight_bound: float) -> LanguageNetwork:
+    drops: dict[str, Any] = dict.fromkeys(("dropout", "input_dropout", "output_dropout"), dropout)
+    return LanguageNetwork("LSTM", size, num_layers=2, tied=False, start={"weight_bound": weight_bound}, **drops)
 
 
 def own_text() -> Recipe:

@@ -35,14 +35,14 @@ class History(pl.Callback):
 
     def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
         assert isinstance(task, Task)
-        figures = {name: values.tolist() for name, values in task.latest.items()}
-        self.epochs.append(figures)
+        metrics = {name: values.tolist() for name, values in task.epoch_metrics.items()}
+        self.epochs.append(metrics)
         if trainer.is_global_zero:
             self.write()
         for logger in trainer.loggers:
             flat = {
                 f"{name}/seed_{seed}": value
-                for name, values in figures.items()
+                for name, values in metrics.items()
                 for seed, value in zip(self.seeds, values, strict=True)
             }
             logger.log_metrics(flat, step=len(self.epochs))
@@ -51,9 +51,9 @@ class History(pl.Callback):
         if not self.epochs:
             return
         rows: list[list[Any]] = [["epoch", "seed", *self.epochs[0]]]
-        for number, figures in enumerate(self.epochs, 1):
+        for number, metrics in enumerate(self.epochs, 1):
             for index, seed in enumerate(self.seeds):
-                rows.append([number, seed, *(figures[name][index] for name in self.epochs[0])])
+                rows.append([number, seed, *(metrics[name][index] for name in self.epochs[0])])
         write_text(self.path, "".join(",".join(map(str, row)) + "\n" for row in rows))
 
     def state_dict(self) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class Saving(pl.Callback):
 
     IMPATIENT = 1.0  # seconds after a signal from which on another is meant: timeout(1) and shells send it twice
 
-    def __init__(self, path: Path, *, seconds: float = 30.0, on_save: Callable[[Task], None] | None = None) -> None:
+    def __init__(self, path: Path, *, seconds: float, on_save: Callable[[Task], None]) -> None:
         self.path, self.seconds, self.on_save = path, seconds, on_save
         self.elapsed = 0.0  # seconds of training, over all times it was started
         self.gpu_seconds = 0.0  # the same, of each GPU
@@ -129,7 +129,7 @@ class Saving(pl.Callback):
         self.gpu_seconds += (now - self._since) * (trainer.world_size if task.device.type == "cuda" else 0)
         self._since = now
         trainer.save_checkpoint(self.path)
-        if self.on_save is not None and trainer.is_global_zero:
+        if trainer.is_global_zero:
             assert isinstance(task, Task)
             self.on_save(task)
         self._saved = time.monotonic()
@@ -142,7 +142,7 @@ class Saving(pl.Callback):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._generators, self.elapsed = state["generators"], state["elapsed"]
-        self.gpu_seconds = state.get("gpu_seconds", 0.0)  # which older states do not tell
+        self.gpu_seconds = state.get("gpu_seconds", 0.0)  # older states do not have it
 
 
 @dataclass(frozen=True)
@@ -162,35 +162,36 @@ class Event:
     """Whether the training ends before its last epoch."""
 
 
-class Telling(pl.Callback):
-    """Tells of the end of every epoch, and of steps now and then."""
+class Reporting(pl.Callback):
+    """Calls `tell` at the end of every epoch, and of steps now and then."""
 
     def __init__(self, recipe: Recipe, tell: Callable[[Event], None]) -> None:
         self.run, self.seeds, self.tell = recipe.name, recipe.seeds, tell
-        self._figures: dict[str, float] = {}
+        self._metrics: dict[str, float] = {}
         self._stopped: tuple[int, ...] = ()
-        self._told = 0.0
+        self._reported = 0.0
 
     def on_train_start(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
-        self._tell(trainer, trainer.current_epoch)
+        self._report(trainer, trainer.current_epoch)
 
     def on_train_batch_end(self, trainer: pl.Trainer, task: pl.LightningModule, *_: Any) -> None:
-        if time.monotonic() - self._told > 0.3:
-            self._tell(trainer, trainer.current_epoch)
+        if time.monotonic() - self._reported > 0.3:
+            self._report(trainer, trainer.current_epoch)
 
     def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
         assert isinstance(task, Task)
         learning = task.stopped < 0
-        self._figures = {name: values.cpu()[learning].nanmean().item() for name, values in task.latest.items()}
+        found = task.epoch_metrics.items()
+        self._metrics = {name: values.cpu()[learning].nanmean().item() for name, values in found}
         self._stopped = tuple(seed for seed, alive in zip(self.seeds, learning, strict=True) if not alive)
-        self._tell(trainer, trainer.current_epoch + 1)
+        self._report(trainer, trainer.current_epoch + 1)
 
-    def _tell(self, trainer: pl.Trainer, epoch: int) -> None:
-        self._told = time.monotonic()
+    def _report(self, trainer: pl.Trainer, epoch: int) -> None:
+        self._reported = time.monotonic()
         if trainer.is_global_zero:
             step, epochs = trainer.global_step, trainer.max_epochs or 1
             steps, ended = int(epochs * trainer.num_training_batches), trainer.should_stop
-            self.tell(Event(self.run, step, steps, epoch, epochs, self._figures, self._stopped, ended))
+            self.tell(Event(self.run, step, steps, epoch, epochs, self._metrics, self._stopped, ended))
 
 
 def seeds_in_words(seeds: Sequence[int]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from .._internal.checks import boolean, finite, positive_int
+from .._internal.checks import boolean, finite, non_negative_int, one_of, positive_int
 from ..data.dataset import Data
 from ..data.har import HarData
 from ..data.ptb import PtbData
@@ -72,13 +72,13 @@ class Optimisation:
     def __post_init__(self) -> None:
         positive_int("epochs", self.epochs)
         positive_int("batch_size", self.batch_size)
-        _one_of("optimizer", self.optimizer, OPTIMIZERS)
-        _one_of("schedule", self.schedule, SCHEDULES)
+        one_of("optimizer", self.optimizer, OPTIMIZERS)
+        one_of("schedule", self.schedule, SCHEDULES)
         finite("learning_rate", self.learning_rate, above=0.0)
         finite("weight_decay", self.weight_decay, least=0.0)
         finite("depth_penalty", self.depth_penalty, least=0.0)
         finite("decay", self.decay, above=0.0)
-        _count("decay_from", self.decay_from)
+        non_negative_int("decay_from", self.decay_from)
         if self.schedule == "decay" and max(0, self.epochs - self.decay_from) * -math.log10(self.decay) > 300:
             raise ValueError(f"decay {self.decay} makes the rate grow beyond all numbers in {self.epochs} epochs")
         if self.clip is not None:
@@ -123,16 +123,6 @@ class LanguageOptimisation(Optimisation):
         boolean("shift", self.shift)
 
 
-def _one_of(name: str, value: str, accepted: tuple[str, ...]) -> None:
-    if value not in accepted:
-        raise ValueError(f"{name} must be one of {', '.join(accepted)}, got {value!r}")
-
-
-def _count(name: str, value: object) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{name} must be an integer of at least 0, got {value!r}")
-
-
 def _share(name: str, value: float) -> None:
     if not 0 <= finite(name, value) < 1:
         raise ValueError(f"{name} must be at least 0 and below 1, got {value}")
@@ -156,12 +146,12 @@ class Hardware:
     """Record the training step as a CUDA graph, on one GPU: the same results, to rounding, sooner."""
 
     def __post_init__(self) -> None:
-        _one_of("precision", self.precision, PRECISIONS)
-        _one_of("strategy", self.strategy, STRATEGIES)
+        one_of("precision", self.precision, PRECISIONS)
+        one_of("strategy", self.strategy, STRATEGIES)
         boolean("capture", self.capture)
 
 
-class Parts(typing.NamedTuple):
+class RecipeTypes(typing.NamedTuple):
     """What the recipes of a task are made of."""
 
     network: type[Network]
@@ -169,9 +159,9 @@ class Parts(typing.NamedTuple):
 
 
 PARTS = {
-    "regression": Parts(SequenceNetwork, Optimisation),
-    "classification": Parts(SequenceNetwork, ClassifierOptimisation),
-    "language": Parts(LanguageNetwork, LanguageOptimisation),
+    "regression": RecipeTypes(SequenceNetwork, Optimisation),
+    "classification": RecipeTypes(SequenceNetwork, ClassifierOptimisation),
+    "language": RecipeTypes(LanguageNetwork, LanguageOptimisation),
 }
 
 
@@ -221,16 +211,15 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Recipe:
-        if not isinstance(content, Mapping):
-            raise ValueError(f"Recipe must be a mapping, got {type(content).__name__}")
-        own = dict(content)
-        own["data"] = data_from_dict(own.get("data", {}))
-        parts = PARTS[own["data"].task]
-        own["network"] = network_from_dict(parts.network, own.get("network", {}))
-        optimisation = _mapping("optimisation", own.get("optimisation", {}))
-        own["optimisation"] = from_dict(
-            parts.optimisation, without_idle(parts.optimisation, optimisation, _OF_VERSION_01)
+        own = dict(_mapping("Recipe", content))
+        data, network, optimisation = (
+            dict(_mapping(name, own.get(name, {}))) for name in ("data", "network", "optimisation")
         )
+        own["data"] = from_dict(data_kind(data.pop("kind", SyntheticData.kind)), data)
+        parts = PARTS[own["data"].task]
+        own["network"] = from_dict(parts.network, network_fields(parts.network, network))
+        known = without_idle(parts.optimisation, optimisation, _OF_VERSION_01)
+        own["optimisation"] = from_dict(parts.optimisation, known)
         return typing.cast(Recipe, from_dict(cls, own))
 
     def differences(self, other: Recipe) -> list[str]:
@@ -268,26 +257,15 @@ _OF_VERSION_01 = {
 }
 
 
-def network_from_dict(kind: type[Network], content: Any) -> Network:
-    return typing.cast(Network, from_dict(kind, network_fields(kind, _mapping("network", content))))
-
-
 def _mapping(name: str, content: Any) -> Mapping[str, Any]:
     if not isinstance(content, Mapping):
         raise ValueError(f"{name} must be a mapping, got {type(content).__name__}")
     return content
 
 
-def data_from_dict(content: Mapping[str, Any]) -> Data:
-    """Data of the kind that `content` names."""
-    fields = dict(_mapping("data", content))
-    return typing.cast(Data, from_dict(data_kind(fields.pop("kind", SyntheticData.kind)), fields))
-
-
 def data_kind(name: Any) -> type[Any]:
     """The class of data of this name."""
-    if not isinstance(name, str) or name not in DATA:
-        raise ValueError(f"data.kind must be one of {', '.join(DATA)}, got {name!r}")
+    one_of("data.kind", name, tuple(DATA))
     return DATA[name]
 
 

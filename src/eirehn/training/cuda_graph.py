@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
-from .soap import FullSOAP
+from .optimizers import FullSOAP
 
 if TYPE_CHECKING:
     from .task import Task

@@ -26,7 +26,7 @@ class Display:
             columns = (
                 TextColumn("{task.description}"),
                 BarColumn(bar_width=20),
-                TextColumn("{task.fields[figures]}"),
+                TextColumn("{task.fields[text]}"),
                 TimeElapsedColumn(),
                 TextColumn("left"),
                 TimeRemainingColumn(),
@@ -47,9 +47,9 @@ class Display:
 
     def _show_bar(self, bar: Progress, event: Event) -> None:
         if event.run not in self._rows:
-            self._rows[event.run] = bar.add_task(event.run, total=event.steps, completed=event.step, figures="")
+            self._rows[event.run] = bar.add_task(event.run, total=event.steps, completed=event.step, text="")
         row = self._rows[event.run]
-        bar.update(row, completed=event.step, figures=_text(event))
+        bar.update(row, completed=event.step, text=_text(event))
         if event.ended or (event.step >= event.steps and event.epoch == event.epochs):
             bar.remove_task(row)
             del self._rows[event.run]

@@ -187,7 +187,7 @@ class _Trained:
             inputs, wanted = (each.to(task.device).expand(task.ensemble.size, *each.shape) for each in (x, target))
             with precision(self.recipe, task.device):
                 outcome = task.ensemble(inputs, task.carried, max_depth=self.max_depth)
-            task.carry(outcome.state)
+            task.keep_state(outcome.state)
             yield outcome.prediction, wanted.unsqueeze(-1)
 
     def probabilities(self, parts: Parts | Windows) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 
 from ..data.dataset import Splits
 from ..models import SequenceModel
-from .callbacks import Event, Telling, Watch
+from .callbacks import Event, Reporting, Watch
 from .checkpoint import seeded
 from .config import Recipe
 from .loaders import Data
@@ -68,7 +68,7 @@ def train_in_memory(
     if patience is not None:
         callbacks.append(Patience(patience, int(recipe.optimisation.warmup * recipe.optimisation.epochs)))
     if tell is not None:
-        callbacks.append(Telling(recipe, tell))
+        callbacks.append(Reporting(recipe, tell))
     with ONE_AT_A_TIME:
         task = make_task(recipe)
         with quiet(), seeded(recipe.seeds[0]):

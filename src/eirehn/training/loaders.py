@@ -107,15 +107,15 @@ class Batches(_Resumable):
         return torch.from_numpy(np.stack(orders)).to(self.tensors[0].device)
 
 
-class Columns(_Resumable):
+class Streams(_Resumable):
     """One pass over a text (1, N), cut into `batch_size` parallel streams of one length, `steps` tokens of each a
     batch, (M, B, T).
 
     What is left over at the end is not read, so that every batch has one shape. With several processes each takes
     every `world`-th stream, and `share` says what part of a batch that is.
 
-    With `seeds`, one a member, each epoch starts at a random offset, drawn by seed and epoch, and the text is a
-    ring: other words stand side by side, begin a batch, and are left over.
+    With `shift` each epoch of a member starts at a random offset, drawn by its seed and the epoch, and the text is
+    a ring: other words stand side by side, begin a batch, and are left over.
     """
 
     def __init__(
@@ -123,13 +123,13 @@ class Columns(_Resumable):
         text: Split,
         batch_size: int,
         steps: int,
-        members: int = 1,
+        seeds: Sequence[int],
         *,
+        shift: bool = False,
         rank: int = 0,
         world: int = 1,
-        seeds: Sequence[int] | None = None,
     ) -> None:
-        self.text, self.steps, self.members, self.seeds = text, steps, members, seeds
+        self.text, self.steps, self.seeds, self.shift = text, steps, tuple(seeds), shift
         self.length = text.x.size(1) // batch_size
         if len(self) < 1:
             raise ValueError(
@@ -144,13 +144,13 @@ class Columns(_Resumable):
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor, float]]:
         tokens, device = self.text.x.size(1), self.rows.device
-        drawn = [int(np.random.default_rng([seed, self.epoch]).integers(tokens)) for seed in self.seeds or ()]
-        offsets = torch.tensor(drawn or [0], device=device)[:, None, None]
+        drawn = [int(np.random.default_rng([seed, self.epoch]).integers(tokens)) for seed in self.seeds]
+        offsets = torch.tensor(drawn if self.shift else [0], device=device)[:, None, None]
         window = offsets + self.rows + torch.arange(self.steps, device=device)  # (M or 1, B, T)
         for number in self._numbers(len(self)):
             at = (window + number * self.steps) % tokens
             x, target = (each[0][at].long() for each in (self.text.x, self.text.target))
-            yield x.expand(self.members, -1, -1), target.expand(self.members, -1, -1), self.share
+            yield x.expand(len(self.seeds), -1, -1), target.expand(len(self.seeds), -1, -1), self.share
 
 
 class Windows:
@@ -182,13 +182,13 @@ class Data(pl.LightningDataModule):
     of its memory stays in its file, and goes there batch by batch."""
 
     most_bytes = 1 << 30
+    trainer: pl.Trainer
 
     def __init__(self, recipe: Recipe, splits: Splits) -> None:
         super().__init__()
         self.recipe, self.splits = recipe, splits
 
     def setup(self, stage: str) -> None:
-        assert self.trainer is not None
         if self.trainer.world_size > self.recipe.optimisation.batch_size:
             raise ValueError(
                 f"batch_size must be at least the number of processes, {self.trainer.world_size}, "
@@ -198,7 +198,7 @@ class Data(pl.LightningDataModule):
         if self.trainer.world_size > found > 0:
             raise ValueError(f"there must be a validation sequence for each of {self.trainer.world_size} processes")
 
-    def train_dataloader(self) -> Batches | Columns:
+    def train_dataloader(self) -> Batches | Streams:
         return training_batches(self.recipe, self._placed(self.splits.train), **self._process())
 
     def val_dataloader(self) -> Parts | Windows:
@@ -210,26 +210,22 @@ class Data(pl.LightningDataModule):
 
     def _process(self) -> dict[str, int]:
         """Which process this is, and of how many."""
-        assert self.trainer is not None
         return {"rank": self.trainer.global_rank, "world": self.trainer.world_size}
 
     def _placed(self, split: Split) -> Split:
-        assert self.trainer is not None
         device = self.trainer.strategy.root_device
         if isinstance(self.recipe.data, LanguageData) and split.x.nbytes > self.most_bytes:
             return split
         return split.map(lambda each: each.to(device))
 
 
-def training_batches(recipe: Recipe, train: Split, *, rank: int = 0, world: int = 1) -> Batches | Columns:
+def training_batches(recipe: Recipe, train: Split, *, rank: int = 0, world: int = 1) -> Batches | Streams:
     """One pass over the training data."""
     data, optimisation, seeds = recipe.data, recipe.optimisation, recipe.seeds
     if isinstance(data, LanguageData):
         assert isinstance(optimisation, LanguageOptimisation)
-        offsets = seeds if optimisation.shift else None
-        return Columns(
-            train, optimisation.batch_size, data.steps, len(seeds), seeds=offsets, rank=rank, world=world
-        )
+        shift = optimisation.shift
+        return Streams(train, optimisation.batch_size, data.steps, seeds, shift=shift, rank=rank, world=world)
     tensors = [each for each in train if each is not None]
     return Batches(tensors, optimisation.batch_size, seeds, augment=data.augment, rank=rank, world=world)
 

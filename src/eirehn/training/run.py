@@ -11,7 +11,6 @@ from typing import IO, Any
 from safetensors.torch import save
 
 from .._internal.files import RunError, lock, read_json, replacing, write_json
-from ..data.text import LanguageData
 from .config import Recipe
 from .task import Task
 
@@ -128,7 +127,7 @@ def _is_left(path: Path) -> bool:
     return any(fnmatch(path.name, f".{name}.*.tmp") for name in OWN)
 
 
-def asks_once(data: Any) -> bool:
+def has_one_target(data: Any) -> bool:
     """Whether there is one target for each sequence, and not one for each of its steps."""
     return bool(getattr(data, "last", data.task == "classification"))
 
@@ -145,7 +144,7 @@ def export(task: Task, recipe: Recipe, folder: Path) -> None:
         "network": asdict(recipe.network),
         "input_size": known or data.input_size,
         "output_size": known or data.output_size,
-        "last": asks_once(data),
+        "last": has_one_target(data),
         "task": data.task,
         "seeds": list(recipe.seeds),
         "best_score": task.best.score.tolist(),  # lower is better
@@ -154,14 +153,7 @@ def export(task: Task, recipe: Recipe, folder: Path) -> None:
     if scaling is not None:
         description["scaling"] = asdict(scaling)
         description["classes"] = list(data.classes)  # type: ignore[attr-defined]  # what has scaling has classes
-    if isinstance(data, LanguageData):
-        keep_vocabulary(data, folder)
     write_json(folder / "model.json", description)
-
-
-def keep_vocabulary(data: LanguageData, folder: Path) -> None:
-    if not (folder / "vocabulary.json").exists():
-        data.vocabulary().save(folder / "vocabulary.json")
 
 
 def first_process() -> bool:

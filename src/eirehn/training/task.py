@@ -15,10 +15,9 @@ from torch.utils._pytree import tree_map_only
 
 from ..data.dataset import Split
 from ..models import Outcome
-from .averaging import Averages, Best
 from .config import Optimisation
 from .cuda_graph import Captured
-from .ensemble import Ensemble, Model
+from .ensemble import Averages, Best, Ensemble, Model
 from .optimizers import early_stop, make_optimizer, schedule
 
 
@@ -41,24 +40,24 @@ class Task(pl.LightningModule):
         self.carried: Any = None  # the states a batch starts from, where a task reads on
         self.captured: Captured | None = None
         self.stop: int | None = None  # inner steps after which this training step stops the network
-        self.latest: dict[str, Tensor] = {}  # this epoch's figures, (M,) each
+        self.epoch_metrics: dict[str, Tensor] = {}  # (M,) each
         # Not buffers: those follow the weights' type, and several processes would overwrite each other's.
         self.best = Best(self.ensemble)
         self.sums = torch.zeros(2, self.ensemble.size, dtype=torch.float64)  # this epoch's losses and sequences
         self.skipped = torch.zeros(self.ensemble.size, dtype=torch.float64)  # its steps without finite gradients
         self.stopped = torch.full((self.ensemble.size,), -1)  # the last epoch of a member that has stopped, or -1
-        self.averages = Averages(optimisation.average, list(self.ensemble.stacked))
+        self.averages = Averages(optimisation.average, self.ensemble.stacked)
 
     def start_from(self, values: Mapping[str, Tensor]) -> None:
         """Makes these the initial values, of the averages too."""
         self.ensemble.load(values)
-        self.averages = Averages(self.optimisation.average, list(self.ensemble.stacked))
+        self.averages = Averages(self.optimisation.average, self.ensemble.stacked)
         self.best = Best(self.ensemble)
 
-    def carry(self, state: Any) -> None:
+    def keep_state(self, state: Any) -> None:
         """What the next batch starts from: nothing, unless a task reads on."""
 
-    def figure(self, mean: Tensor) -> Tensor:
+    def metric_of(self, mean: Tensor) -> Tensor:
         """The metric from its mean over all summands."""
         return mean
 
@@ -90,7 +89,7 @@ class Task(pl.LightningModule):
 
     def on_train_start(self) -> None:
         self.sums, self.skipped = self.sums.to(self.device), self.skipped.to(self.device)
-        self.averages.place_like(list(self.ensemble.stacked))
+        self.averages.place_like(self.ensemble.stacked)
         self.best.place_like(self.ensemble)
         self.carried = tree_map_only(Tensor, lambda part: part.to(self.device), self.carried)
         self._set_rate()
@@ -160,7 +159,7 @@ class Task(pl.LightningModule):
             **known,
         }
         outcome = self.ensemble(x, self.carried, lengths=lengths, **options)
-        self.carry(outcome.state)
+        self.keep_state(outcome.state)
         errors = self.errors(outcome.prediction, target)  # (M,)
         rows = x.size(1) if share > 0 else 0  # a process that only takes part does not count
         with torch.no_grad():
@@ -182,7 +181,7 @@ class Task(pl.LightningModule):
             else:
                 closure()  # calls training_step, and has no loss to go back from
                 self.captured(self._batch)
-            self.averages.update(list(self.ensemble.stacked))
+            self.averages.update(self.ensemble.stacked)
 
     @contextmanager
     def _stopped_held(self) -> Iterator[None]:
@@ -202,7 +201,7 @@ class Task(pl.LightningModule):
     def on_validation_epoch_start(self) -> None:
         self._totals: list[Tensor] = []
         self._reading, self.carried = self.carried, None
-        self.averages.swap(list(self.ensemble.stacked))
+        self.averages.swap(self.ensemble.stacked)
 
     def validation_step(self, batch: Split, batch_index: int) -> None:
         self._totals.append(self.evaluate(*batch, calibrating=True))
@@ -222,7 +221,7 @@ class Task(pl.LightningModule):
             lambda each: each.expand(self.ensemble.size, *each.shape)
         )
         outcome: Outcome = self.ensemble(x, self.carried, lengths=lengths, max_depth=max_depth)
-        self.carry(outcome.state)
+        self.keep_state(outcome.state)
         total, count = self.totals(outcome.prediction, target)
         cases = x.size(1) * x.size(2) if lengths is None else int(lengths[0].sum())
         depth = mean_over_steps(outcome.depth.double(), lengths) * cases
@@ -246,15 +245,15 @@ class Task(pl.LightningModule):
         sums = [self.evaluate(*Split(*part).map(place), max_depth=max_depth) for part in parts]
         self.ensemble.load(own)
         total, count, depth, cases = torch.stack(sums).sum(0)
-        return self.figure(total / count).tolist(), (depth / cases).tolist()
+        return self.metric_of(total / count).tolist(), (depth / cases).tolist()
 
     @torch.no_grad()
     def on_validation_epoch_end(self) -> None:
         total, count, depth, cases, *calibration = self._sum_over_processes(torch.stack(self._totals).sum(0))
         self._totals = []
         self.carried = self._reading
-        metric = self.figure(total / count)
-        self._tell(self._train_loss(), metric, depth / cases)
+        metric = self.metric_of(total / count)
+        self._set_metrics(self._train_loss(), metric, depth / cases)
         self._end_epoch(self.sign * metric, calibration, if_better=True)
 
     def _end_epoch(self, score: Tensor, calibration: Sequence[Tensor] = (), *, if_better: bool) -> None:
@@ -264,7 +263,7 @@ class Task(pl.LightningModule):
         self.best.take(score, self.current_epoch, self.ensemble, if_better=if_better)
         if calibration:
             self.calibrate(torch.stack(list(calibration)))
-        self.averages.swap(list(self.ensemble.stacked))
+        self.averages.swap(self.ensemble.stacked)
         broken = self.skipped >= self.trainer.num_training_batches  # (M,)
         for value in self.ensemble.stacked:
             broken = broken | ~value.reshape(len(value), -1).isfinite().all(1)
@@ -277,16 +276,16 @@ class Task(pl.LightningModule):
             return
         loss = self._train_loss()
         unknown = torch.full_like(loss, torch.nan)
-        self._tell(loss, unknown, unknown)
-        self.averages.swap(list(self.ensemble.stacked))
+        self._set_metrics(loss, unknown, unknown)
+        self.averages.swap(self.ensemble.stacked)
         self._end_epoch(loss, if_better=False)
 
-    def _tell(self, loss: Tensor, metric: Tensor, depth: Tensor) -> None:
-        self.latest = {"train_loss": loss, self.metric: metric, "depth": depth}
+    def _set_metrics(self, loss: Tensor, metric: Tensor, depth: Tensor) -> None:
+        metrics = {"train_loss": loss, self.metric: metric, "depth": depth}
         if self.optimisation.clip is not None:
-            self.latest["skipped_steps"] = self.skipped.clone()
+            metrics["skipped_steps"] = self.skipped
         stopped = (self.stopped >= 0).to(loss.device)
-        self.latest = {name: value.masked_fill(stopped, torch.nan) for name, value in self.latest.items()}
+        self.epoch_metrics = {name: value.masked_fill(stopped, torch.nan) for name, value in metrics.items()}
 
     def _train_loss(self) -> Tensor:
         return torch.div(*self._sum_over_processes(self.sums))

@@ -81,10 +81,10 @@ class LanguageModelling(Task):
         names = self.ensemble.names
         self.temperature_at = names.index("temperature") if "temperature" in names else None
 
-    def carry(self, state: Any) -> None:
+    def keep_state(self, state: Any) -> None:
         self.carried = tree_map(Tensor.detach, state)
 
-    def figure(self, mean: Tensor) -> Tensor:
+    def metric_of(self, mean: Tensor) -> Tensor:
         return mean.exp()
 
     def scale(self, target: Tensor) -> int:
@@ -126,10 +126,10 @@ class LanguageModelling(Task):
             if len(values):
                 values[self.temperature_at].copy_(found)
 
-    def _tell(self, loss: Tensor, metric: Tensor, depth: Tensor) -> None:
-        super()._tell(loss, metric, depth)
+    def _set_metrics(self, loss: Tensor, metric: Tensor, depth: Tensor) -> None:
+        super()._set_metrics(loss, metric, depth)
         if self.temperature_at is not None:
-            self.latest["temperature"] = self.ensemble.stacked[self.temperature_at].detach().clone()
+            self.epoch_metrics["temperature"] = self.ensemble.stacked[self.temperature_at].detach().clone()
 
     def _entropies(self, prediction: Tensor, target: Tensor) -> Tensor:
         if prediction.shape == target.shape:  # of what came alone

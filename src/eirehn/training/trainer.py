@@ -26,13 +26,13 @@ from ..data.text import LanguageData
 from ..data.vocabulary import Vocabulary
 from ..models import LanguageModel, LanguageNetwork, SequenceModel
 from ..models.io import best_member, read_about, read_values
-from .callbacks import SIGNALS, Event, History, Saving, Telling, Watch
+from .callbacks import SIGNALS, Event, History, Reporting, Saving, Watch
 from .checkpoint import WholeFiles, seeded
 from .config import Recipe
 from .ensemble import Model
-from .loaders import Columns, Data, final_parts
+from .loaders import Data, final_parts, training_batches
 from .provenance import provenance
-from .run import LOGS, RunFolder, asks_once, export, first_process, keep_vocabulary
+from .run import LOGS, RunFolder, export, first_process, has_one_target
 from .task import Task
 from .tasks import Classification, LanguageModelling, Regression
 
@@ -75,18 +75,19 @@ def _train(
     splits = recipe.data.load()
     if isinstance(recipe.data, LanguageData):
         recipe.data.check_trained_on(run.path)
+        vocabulary = run.path / "vocabulary.json"
+        if first_process() and not vocabulary.exists():  # now, since the text may change meanwhile
+            recipe.data.vocabulary().save(vocabulary)
     task = make_task(recipe)
     if recipe.init is not None and not run.checkpoint.exists():
         start_from(task, recipe)
     if recipe.hardware.precision == "64-true":
         task.double()  # now, since Lightning does it after it has read a state, which would then be rounded
-    if isinstance(recipe.data, LanguageData) and first_process():
-        keep_vocabulary(recipe.data, run.path)
     history = History(run.metrics, recipe.seeds)
     saving = Saving(run.checkpoint, seconds=save_seconds, on_save=lambda task: export(task, recipe, run.path))
     with quiet(), seeded(recipe.seeds[0]):
         trainer = make_trainer(
-            recipe, run.path, [*callbacks, history, Watch(recipe), saving, Telling(recipe, tell)]
+            recipe, run.path, [*callbacks, history, Watch(recipe), saving, Reporting(recipe, tell)]
         )
         checkpoint = run.checkpoint if run.checkpoint.exists() else None
         interruptible(trainer, task, Data(recipe, splits), checkpoint)
@@ -228,7 +229,7 @@ def check(recipe: Recipe) -> None:
     """That there is such a model, and that a text is long enough for its batches."""
     make_model(recipe)
     if isinstance(recipe.data, LanguageData):
-        Columns(recipe.data.load().train, recipe.optimisation.batch_size, recipe.data.steps)
+        training_batches(recipe, recipe.data.load().train)
 
 
 def make_task(recipe: Recipe) -> Task:
@@ -248,7 +249,7 @@ def make_model(recipe: Recipe) -> Model:
     data = recipe.data
     if isinstance(recipe.network, LanguageNetwork):
         return LanguageModel(recipe.network, data.output_size)
-    return SequenceModel(recipe.network, data.input_size, data.output_size, last=asks_once(data))
+    return SequenceModel(recipe.network, data.input_size, data.output_size, last=has_one_target(data))
 
 
 def make_trainer(recipe: Recipe, folder: Path | None, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
