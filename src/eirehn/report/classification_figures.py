@@ -108,7 +108,7 @@ def _name_axes(ax: Axes, classes: Sequence[str]) -> None:
     broad = max(len(line) for name in names for line in name.split("\n")) * number > 66
     ax.set_xticks(range(number), list(classes) if broad else names, rotation=90 if broad else 0)
     for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
-        label.set(parse_math=False, fontsize=7.5 if number <= NUMBERED else 6.0, color=MUTED, linespacing=1.0)
+        label.set(parse_math=False, fontsize=7.5 if number <= NUMBERED else 6.0, color=MUTED)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.grid(False)
