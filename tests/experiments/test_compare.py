@@ -19,7 +19,7 @@ from eirehn.experiments.compare import compare, comparison, comparison_on
 from eirehn.experiments.tuning import Comparison, Search, size_of, sized, with_layer
 from eirehn.models.config import KINDS
 from eirehn.recipes import find, har, ptb, synthetic
-from eirehn.report.comparison import comparison_table, verdict
+from eirehn.report.tables import comparison_table
 from eirehn.training.config import Recipe
 from eirehn.training.run import RESULT, RunFolder
 
@@ -219,32 +219,3 @@ def test_diverged_trials_do_not_count(tmp_path: Path) -> None:
 def test_no_finite_trial_is_an_error() -> None:
     with pytest.raises(ValueError, match="no trial of LSTM gave a finite result"):
         Search(tiny(), "LSTM").finalists()
-
-
-def some_results(*rows: tuple[str, list[float]], metric: str = "accuracy") -> dict[str, Any]:
-    def row(label: str, values: list[float]) -> dict[str, Any]:
-        mean = sum(values) / len(values)
-        std = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
-        own = {"label": label, "metric": metric, "values": values, "mean": mean, "std": std, "parameters": 100}
-        return {**own, "depth": 2.0, "step_ms": {"cpu": 1.5}, "trials": [{}]}
-
-    return {"rows": [row(*each) for each in rows], "references": [], "epochs": 3, "quick": False}
-
-
-def test_verdict() -> None:
-    close = some_results(("A", [0.90, 0.92]), ("B", [0.915, 0.935]), ("C", [0.5, 0.52]))
-    assert verdict(close) == "B is first, by more than one standard error."
-    close = some_results(("A", [0.90, 0.94]), ("B", [0.915, 0.935]), ("C", [0.91, 0.93]))
-    assert verdict(close) == "B is first; C and A are within one standard error of it."
-    lower = some_results(("A", [0.1, 0.12]), ("B", [0.9, 0.92]), metric="mse")
-    assert verdict(lower).startswith("A is first")
-    diverged = some_results(("A", [math.nan, 0.12]), ("B", [0.9, 0.92]), metric="mse")
-    assert verdict(diverged).startswith("B is first")
-
-
-def test_table_has_the_best_layer_first_and_references_last() -> None:
-    results = some_results(("A", [0.90, 0.92]), ("B", [0.93, 0.95]))
-    results["references"] = [{"label": "MiniRocket", "mean": 0.99, "std": None, "values": [0.99]}]
-    lines = comparison_table(results).splitlines()
-    assert [line.split("|")[1].strip() for line in lines[2:5]] == ["B", "A", "MiniRocket"]
-    assert "94.00 ± 1.41" in lines[2]

@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 from helpers import sample
 from helpers.classified_sample import results as classified_results
@@ -7,6 +8,7 @@ from helpers.classified_sample import results as classified_results
 from eirehn.report.tables import (
     METRICS,
     NAMES,
+    comparison_table,
     count,
     duration,
     markdown_table,
@@ -16,6 +18,7 @@ from eirehn.report.tables import (
     printed,
     results_table,
     signed,
+    verdict,
     with_spread,
 )
 
@@ -117,6 +120,60 @@ def test_accuracy_stands_in_percent_beside_the_paper_s():
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells == ["EI-REHN-48", "16 950", "2", "**92.20 ± 0.14**", "**92.48 ± 0.61**", "−0.28"]
     assert "test accuracy, %; mean ± standard deviation over the seeds." in text
+
+
+def compared(*rows, metric="accuracy", references=()):
+    rows = [
+        sample.row(
+            label,
+            np.mean(values),
+            values,
+            label=label,
+            metric=metric,
+            parameters=100,
+            std=np.std(values, ddof=1),
+            depth=2.0,
+            step_ms={"cpu": 1.5},
+            trials=[{}],
+        )
+        for label, values in rows
+    ]
+    return {"rows": rows, "references": references, "epochs": 3, "quick": False}
+
+
+@pytest.mark.parametrize(
+    ("results", "said"),
+    [
+        (
+            compared(("A", [0.90, 0.92]), ("B", [0.915, 0.935]), ("C", [0.5, 0.52])),
+            "B is first, by more than one standard error.",
+        ),
+        (
+            compared(("A", [0.90, 0.94]), ("B", [0.915, 0.935]), ("C", [0.91, 0.93])),
+            "B is first; C and A are within one standard error of it.",
+        ),
+        (
+            compared(("A", [0.1, 0.12]), ("B", [0.9, 0.92]), metric="mse"),
+            "A is first, by more than one standard error.",
+        ),
+        (
+            compared(("A", [math.nan, 0.12]), ("B", [0.9, 0.92]), metric="mse"),
+            "B is first, by more than one standard error.",
+        ),
+        (compared(("A", [math.nan, 0.12])), "All layers diverged."),
+    ],
+)
+def test_verdict(results, said):
+    assert verdict(results) == said
+
+
+def test_compared_layers_stand_best_first_and_references_last():
+    references = [{"label": "MiniRocket", "mean": 0.99, "std": None, "values": [0.99]}]
+    lines = comparison_table(compared(("A", [0.90, 0.92]), ("B", [0.93, 0.95]), references=references)).splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert [row[0] for row in cells[2:5]] == ["B", "A", "MiniRocket"]
+    assert cells[2] == ["B", "100", "94.00 ± 1.41", "2.00", "1.5"]
+    assert cells[4][1:] == ["–", "99.00", "–", "–"]
 
 
 def test_metric_of_the_rows():

@@ -53,7 +53,7 @@ def compare(given: list[str]) -> int:
     need("optuna", "jinja2", "matplotlib")  # before anything is trained
     from ..experiments.compare import compare as carry_out
     from ..experiments.compare import has_report
-    from ..report.comparison import comparison_table
+    from ..report.tables import comparison_table
 
     compared = _compared(asked)
     folder = asked.out or Path("runs") / f"compare-{compared.name}{'-quick' if asked.quick else ''}"
