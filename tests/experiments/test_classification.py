@@ -131,7 +131,7 @@ def test_histogram_counts_every_layer(runs) -> None:
 
 
 @pytest.mark.parametrize("name", ["penalised", "tall"])
-def test_windows_are_the_first_told_and_the_surest_mistakes(runs, name: str) -> None:
+def test_windows_are_the_first_predicted_and_the_surest_mistakes(runs, name: str) -> None:
     found, target, x = by_hand(runs[name])
     share, answers, depth = found[0]
     right = answers == target

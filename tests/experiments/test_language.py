@@ -142,7 +142,7 @@ def test_groups_by_frequency(runs, name: str) -> None:
         covered += which.sum()
         spent = np.concatenate([depth[:, which].ravel() for _, depth in found])
         assert list(counts) == np.bincount(spent, minlength=4).tolist()
-        before = np.flatnonzero(which[1:])  # what a word was told by is the step before it
+        before = np.flatnonzero(which[1:])  # a word is predicted at the step before it
         assert own == pytest.approx(np.mean([np.exp(nats[before].mean()) for nats, _ in found]), rel=1e-5)
         assert follows == pytest.approx(np.mean([np.exp(nats[which].mean()) for nats, _ in found]), rel=1e-5)
     assert covered == len(x)
@@ -297,7 +297,7 @@ def test_results_have_how_each_row_was_learned(runs) -> None:
 
 @pytest.mark.slow
 def test_weights_that_were_not_kept(runs, tmp_path: Path) -> None:
-    """They are large: the table and the curves stay, and what is left out is told."""
+    """They are large: the table and the curves stay, and the report says what is left out."""
     folder = tmp_path / "light"
     folder.mkdir()
     for name in ("recipe.json", "result.json", "metrics.csv"):

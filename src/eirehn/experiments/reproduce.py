@@ -98,7 +98,7 @@ def _view(recipes: Sequence[Recipe]) -> Any:
     if len(kinds) > 1:
         raise ValueError(f"a report is about runs on one kind of data, not on {' and '.join(sorted(kinds))}")
     if kinds == {"files"} and any(recipe.data.task == "regression" for recipe in recipes):
-        raise ValueError("there is no report of numbers of your own sequences; eirehn evaluate gives the figures")
+        raise ValueError("there is no report of numbers of your own sequences; eirehn evaluate gives the metrics")
     return VIEWS[recipes[0].data.task]
 
 
