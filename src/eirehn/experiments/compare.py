@@ -20,12 +20,11 @@ from ..models.io import read_values
 from ..recipes import har, own, ptb, synthetic
 from ..report.page import write_report
 from ..report.tables import NAMES, verdict
-from ..training.callbacks import Event
 from ..training.config import Recipe
 from ..training.loaders import training_batches
 from ..training.provenance import cores, provenance
 from ..training.trainer import make_task, precision
-from .parallel import train_all
+from .parallel import Ended, Tell, train_all
 from .reproduce import page
 from .results import row, spread
 from .trained import Trained, milliseconds
@@ -59,8 +58,8 @@ def compare(
     *,
     command: str,
     jobs: int | None = None,
-    tell: Callable[[Event], None] = lambda event: None,
-    ended: Callable[[Recipe, dict[str, Any]], None] = lambda recipe, result: None,
+    tell: Tell = lambda event: None,
+    ended: Ended = lambda recipe, result: None,
 ) -> dict[str, Any]:
     """Tunes and trains all layers in `folder` and returns the results, which it writes there, with a report."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
