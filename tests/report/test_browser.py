@@ -31,7 +31,7 @@ OVERLAPPING = """
 [...document.querySelectorAll('svg.plot')].flatMap(plot => {
   const texts = [...plot.querySelectorAll('text')].map(t => [t.textContent, t.getBoundingClientRect()]);
   return texts.flatMap(([a, p], i) => texts.slice(i + 1).filter(([, q]) =>
-    p.left + 1 < q.right && q.left + 1 < p.right && p.top + 3 < q.bottom && q.top + 3 < p.bottom
+    p.left + 1 < q.right && q.left + 1 < p.right && p.top + 1 < q.bottom && q.top + 1 < p.bottom
   ).map(([b]) => a + ' on ' + b));
 })
 """
