@@ -15,7 +15,7 @@ from helpers.ragged import TRAIN, ragged
 
 import eirehn
 from eirehn._internal.files import RunError, write_json
-from eirehn.cli import main
+from eirehn.cli import COMMANDS, main
 
 MISTAKES = {
     "frobnicate": "there is no command 'frobnicate'",
@@ -64,6 +64,20 @@ MISTAKES = {
     "generate a --temperature nan": "eirehn: --temperature must be a number, got nan",
     "report nowhere": "nowhere is no run",
     "recipes synthetic-bets": "did you mean 'synthetic-best'?",
+    "compare": "name",
+    "compare hra": "no task 'hra'",
+    "compare nothing.csv": "there is no file",
+    "compare synthetic --layers LSTN": "did you mean 'LSTM'",
+    "compare synthetic --layers LSTM,lstm": "each layer once",
+    "compare synthetic --trials 0": "--trials must be at least 1",
+    "compare synthetic --tuning-epochs 0": "--tuning-epochs must be at least 1",
+    "compare synthetic --parameters 2 --layers LSTM": "parameters must be at least",
+    "compare synthetic --data.target y": "data.target",
+    "data": "name",
+    "data mnist": "there is no data set 'mnist'; there are har, ptb",
+    "data har --from missing.zip": "cannot read missing.zip",
+    "data har --form x": "--form",
+    "data ptb --from missing": "cannot read missing",
 }
 
 
@@ -73,6 +87,7 @@ def test_mistakes(
 ) -> None:
     """One line, exit code 2, and nothing written."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("EIREHN_DATA_DIR", "data")
     assert MISTAKES[line] in refused(line, capsys)
     assert list(tmp_path.iterdir()) == []
 
@@ -163,10 +178,12 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == eirehn.__version__
-    with pytest.raises(SystemExit) as ended:
-        main(["train", "--help"])
-    assert ended.value.code == 0
-    assert "The largest learning rate of the schedule." in " ".join(capsys.readouterr().out.split())
+    said = {"train": "The largest learning rate of the schedule.", "compare": "--layers"}
+    for command in COMMANDS:
+        with pytest.raises(SystemExit) as ended:
+            main([command, "--help"])
+        assert ended.value.code == 0
+        assert said.get(command, f"usage: eirehn {command}") in " ".join(capsys.readouterr().out.split())
 
 
 def test_letters_a_terminal_does_not_have(tmp_path: Path) -> None:

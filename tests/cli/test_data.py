@@ -88,24 +88,6 @@ def test_what_is_in_the_way_is_not_lost(folder, tmp_path, inner, content, capsys
     assert os.listdir(folder) == ["har.npz"]
 
 
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["mnist"], "there is no data set 'mnist'; there are har, ptb"),
-        ([], "name"),
-        (["har", "--from", "missing.zip"], "cannot read missing.zip"),
-        (["ptb", "--from", "missing"], "cannot read missing"),
-        (["har", "--form", "x"], "--form"),
-    ],
-)
-def test_what_cannot_be_meant(folder, words, message, capsys):
-    assert main(["data", *words]) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert said.count("\n") == 1
-    assert not folder.parent.exists()
-
-
 @needs_data
 @pytest.mark.slow
 def test_the_real_command(tmp_path):

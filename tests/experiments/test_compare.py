@@ -11,7 +11,6 @@ import pytest
 from helpers.language import small_language_recipe, written
 from helpers.tables import LONG, classes, long_csv, sequences
 
-import eirehn
 from eirehn._internal.files import read_json, write_json, write_text
 from eirehn.data.download import data_dir
 from eirehn.data.synthetic import SyntheticData
@@ -19,19 +18,13 @@ from eirehn.experiments.compare import compare, comparison, comparison_on
 from eirehn.experiments.tuning import Comparison, Search, size_of, sized, with_layer
 from eirehn.models.config import KINDS
 from eirehn.recipes import find, har, ptb, synthetic
-from eirehn.report.comparison import comparison_table, verdict
+from eirehn.report.tables import comparison_table
 from eirehn.training.config import Recipe
 from eirehn.training.run import RESULT, RunFolder
 
 needs_ptb = pytest.mark.skipif(
     not (data_dir() / "ptb").is_dir(), reason="Penn Treebank is not here: set EIREHN_DATA_DIR"
 )
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _plain_path():
-    with eirehn.use_backend("auto"):
-        yield
 
 
 def tiny(**changes: Any) -> Comparison:
@@ -81,10 +74,8 @@ def test_language_models_are_compared(tmp_path: Path) -> None:
     results = compare(compared, tmp_path / "runs", command="", jobs=1)
     assert [len(row["trials"]) for row in results["rows"]] == [3, 3]
     assert all(row["metric"] == "perplexity" and row["step_ms"]["cpu"] > 0 for row in results["rows"])
-    rates = [
-        read_json(tmp_path / "runs" / row["recipe"] / "recipe.json")["optimisation"] for row in results["rows"]
-    ]
-    assert [each["recurrent_rate"] for each in rates] == [1.0, 0.5]  # less is for shared inner steps
+    trained = [RunFolder(tmp_path / "runs" / row["recipe"]).recipe() for row in results["rows"]]
+    assert [each.optimisation.recurrent_rate for each in trained] == [1.0, 0.5]  # less is for shared inner steps
     assert "Layers compared: words" in (tmp_path / "runs" / "report.html").read_text()
 
 
@@ -98,11 +89,8 @@ def test_what_belongs_to_one_layer_stays_with_it() -> None:
     base = replace(base, optimisation=replace(base.optimisation, depth_penalty=0.1))
     compared = Comparison("some", base, base.data, 1, 2000)
     lstm = with_layer(compared, "LSTM", {"learning_rate": 0.005})
-    assert (lstm.network.hidden_dropout, lstm.optimisation.depth_penalty, lstm.optimisation.learning_rate) == (
-        0,
-        0,
-        0.005,
-    )
+    assert (lstm.network.hidden_dropout, lstm.optimisation.depth_penalty) == (0, 0)
+    assert lstm.optimisation.learning_rate == 0.005
     elastic = with_layer(compared, "EIREHN", {"weight_update": "scaling", "max_depth": 3})
     assert (elastic.network.hidden_dropout, elastic.optimisation.depth_penalty) == (0.2, 0.1)
     assert (elastic.network.weight_update, elastic.network.max_depth) == ("scaling", 3)
@@ -144,9 +132,9 @@ def test_best_settings_on_validation_are_trained(tmp_path: Path) -> None:
         assert row["settings"] == best["settings"]
         assert row["parameters"] == pytest.approx(400, rel=0.12)  # few units: the next size is far
         assert row["step_ms"]["cpu"] > 0
-        trained = read_json(tmp_path / row["recipe"] / "recipe.json")
-        assert trained["optimisation"]["learning_rate"] == row["settings"]["learning_rate"]
-        assert trained["seeds"] == [0, 1]
+        trained = RunFolder(tmp_path / row["recipe"]).recipe()
+        assert trained.optimisation.learning_rate == row["settings"]["learning_rate"]
+        assert trained.seeds == (0, 1)
     assert "Layers compared: tiny" in (tmp_path / "report.html").read_text()
     table = comparison_table(results)
     assert all(row["label"] in table for row in results["rows"])
@@ -162,9 +150,11 @@ def test_a_comparison_that_was_stopped_resumes(tmp_path: Path) -> None:
     with pytest.raises(KeyboardInterrupt):
         compare(tiny(), tmp_path / "stopped", command="", jobs=1, ended=stop)
     trained = []
-    resumed = compare(
-        tiny(), tmp_path / "stopped", command="", jobs=1, ended=lambda recipe, _: trained.append(recipe.name)
-    )
+
+    def note(recipe: Recipe, result: dict[str, Any]) -> None:
+        trained.append(recipe.name)
+
+    resumed = compare(tiny(), tmp_path / "stopped", command="", jobs=1, ended=note)
     assert trained[0] == "ei-rehn-01"
     assert trained[-2:] == ["lstm", "ei-rehn"]
     assert all(name.endswith("-full") for name in trained[1:-2])
@@ -177,7 +167,7 @@ def ended(recipe: Recipe, folder: Path, values: list[float]) -> None:
     """A run folder as its training leaves it, with these values on validation data, one for each seed."""
     with RunFolder(folder / recipe.name) as run:
         run.open(recipe)
-    write_json(run.result, dict.fromkeys(RESULT) | {"metric": "mse", "values": values})
+    write_json(run.result, dict.fromkeys(RESULT) | {"values": values, "best_validation": values})
     lines = [f"{epoch},{seed},1.0,{value},1.0" for epoch in (1, 2) for seed, value in enumerate(values)]
     write_text(run.metrics, "\n".join(["epoch,seed,train_loss,mse,depth", *lines, ""]))
 
@@ -211,7 +201,7 @@ def test_diverged_trials_do_not_count(tmp_path: Path) -> None:
     search = searched(tmp_path, {0.02: math.nan, 0.015: 0.5})
     assert math.isnan(search.trials()[0]["value"])
     assert [recipe.optimisation.learning_rate for recipe in search.finalists()] == [0.015]
-    ended(search.full[0][1], tmp_path, [math.nan])
+    ended(search.full[0][1], tmp_path, [math.nan, math.nan])
     with pytest.raises(ValueError, match="LSTM diverged at every learning rate"):
         search.choose(tmp_path)
 
@@ -219,32 +209,3 @@ def test_diverged_trials_do_not_count(tmp_path: Path) -> None:
 def test_no_finite_trial_is_an_error() -> None:
     with pytest.raises(ValueError, match="no trial of LSTM gave a finite result"):
         Search(tiny(), "LSTM").finalists()
-
-
-def some_results(*rows: tuple[str, list[float]], metric: str = "accuracy") -> dict[str, Any]:
-    def row(label: str, values: list[float]) -> dict[str, Any]:
-        mean = sum(values) / len(values)
-        std = math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
-        own = {"label": label, "metric": metric, "values": values, "mean": mean, "std": std, "parameters": 100}
-        return {**own, "depth": 2.0, "step_ms": {"cpu": 1.5}, "trials": [{}]}
-
-    return {"rows": [row(*each) for each in rows], "references": [], "epochs": 3, "quick": False}
-
-
-def test_verdict() -> None:
-    close = some_results(("A", [0.90, 0.92]), ("B", [0.915, 0.935]), ("C", [0.5, 0.52]))
-    assert verdict(close) == "B is first, by more than one standard error."
-    close = some_results(("A", [0.90, 0.94]), ("B", [0.915, 0.935]), ("C", [0.91, 0.93]))
-    assert verdict(close) == "B is first; C and A are within one standard error of it."
-    lower = some_results(("A", [0.1, 0.12]), ("B", [0.9, 0.92]), metric="mse")
-    assert verdict(lower).startswith("A is first")
-    diverged = some_results(("A", [math.nan, 0.12]), ("B", [0.9, 0.92]), metric="mse")
-    assert verdict(diverged).startswith("B is first")
-
-
-def test_table_has_the_best_layer_first_and_references_last() -> None:
-    results = some_results(("A", [0.90, 0.92]), ("B", [0.93, 0.95]))
-    results["references"] = [{"label": "MiniRocket", "mean": 0.99, "std": None, "values": [0.99]}]
-    lines = comparison_table(results).splitlines()
-    assert [line.split("|")[1].strip() for line in lines[2:5]] == ["B", "A", "MiniRocket"]
-    assert "94.00 ± 1.41" in lines[2]

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.language import small_language_recipe, written
+from helpers.quick import quick
 
 import eirehn
 from eirehn._internal.files import RunError, read_json
@@ -38,6 +39,7 @@ NETWORKS = {
     "lstm": LanguageNetwork("LSTM", 8),
     "letters": LanguageNetwork("EIREHN", 8, max_depth=2, start=VARIED),
 }
+SEVERAL = "elastic tall deep rhn lstm"
 
 
 @pytest.fixture(scope="module")
@@ -55,7 +57,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory):
 
 
 def whole(run: Trained) -> int:
-    return run.recipe.data.load().test.x.size(1)
+    return run.test.x.size(1)
 
 
 def text(run: Trained) -> language.Text:
@@ -132,18 +134,15 @@ def test_groups_by_frequency(runs, name: str) -> None:
     often = np.array([seen[run.models[0].tokens.tokens[number]] for number in x])
     part = language.by_frequency(text(run))
     assert len(np.unique(found[0][1])) > 1  # else depth would not be put to the test
-    limits = {"never": (0, 0), "1–2 times": (1, 2), "3–9 times": (3, 9), "10–29 times": (10, 29)}
-    limits |= {"30–99 times": (30, 99), "100–299 times": (100, 299)}
     covered = 0
-    for name, counts, own, follows in zip(
-        part.names, part.counts, part.perplexity, part.next_perplexity, strict=True
-    ):
-        low, high = limits[name]
+    groups = zip(part.names, part.counts, part.perplexity, part.next_perplexity, strict=True)
+    for name, counts, own, follows in groups:
+        low, high = map(int, name.removesuffix(" times").split("–")) if name != "never" else (0, 0)
         which = (often >= low) & (often <= high)
         covered += which.sum()
         spent = np.concatenate([depth[:, which].ravel() for _, depth in found])
         assert list(counts) == np.bincount(spent, minlength=4).tolist()
-        before = np.flatnonzero(which[1:])  # what a word was told by is the step before it
+        before = np.flatnonzero(which[1:])  # a word is predicted at the step before it
         assert own == pytest.approx(np.mean([np.exp(nats[before].mean()) for nats, _ in found]), rel=1e-5)
         assert follows == pytest.approx(np.mean([np.exp(nats[which].mean()) for nats, _ in found]), rel=1e-5)
     assert covered == len(x)
@@ -165,17 +164,13 @@ def test_groups_by_place(runs) -> None:
     groups += [(place >= 7) & (place <= 9), place == 10, place == 11]
     for which, counts in zip(groups, part.counts, strict=True):
         spent = np.concatenate([depth[:, which].ravel() for _, depth in found])
-        assert list(counts) == np.bincount(spent, minlength=4).tolist()
+        assert counts == np.bincount(spent, minlength=4).tolist()
 
 
-def test_places_by_hand() -> None:
-    random = np.random.default_rng(0)
-    ends = random.random(200) < 0.2
-    expected, place = [], 1
-    for end in ends:
-        expected.append(place)
-        place = 1 if end else place + 1
-    assert language.places(ends).tolist() == expected
+def test_places_in_lines_of_all_lengths() -> None:
+    lines = np.random.default_rng(0).integers(1, 9, 50).tolist()
+    ends = np.concatenate([np.arange(1, length + 1) == length for length in lines])
+    assert language.places(ends).tolist() == [place for length in lines for place in range(1, length + 1)]
 
 
 def test_early_curve(runs) -> None:
@@ -273,32 +268,20 @@ def test_curves_have_their_time(runs) -> None:
     assert curve.seconds == pytest.approx([seconds / 2, seconds])
 
 
-@pytest.mark.parametrize(
-    "names",
-    [
-        ["elastic", "tall", "deep", "rhn", "lstm"],
-        ["lstm"],
-        pytest.param(["rhn"], marks=pytest.mark.slow),
-        pytest.param(["letters"], marks=pytest.mark.slow),
-    ],
-)
-def test_report(runs, names: list[str]) -> None:
-    chosen = [runs[name] for name in names]
+@pytest.mark.parametrize("names", quick(SEVERAL, "lstm", of=[SEVERAL, "lstm", "rhn", "letters"]))
+def test_report(runs, names: str) -> None:
+    chosen = [runs[name] for name in names.split()]
     results = {"rows": [row(run.recipe, run.result) for run in chosen]}
     report = page("Words", "Some.", results, chosen)
-    elastic = bool({"elastic", "letters"} & set(names))
+    elastic = names in (SEVERAL, "letters")
     for name in ("histograms", "frequencies", "positions", "passages"):
         assert bool(getattr(report, name)) == elastic
-    assert bool(report.early) == (names != ["lstm"])
+    assert bool(report.early) == (names != "lstm")
     assert not report.tables
     shown = render(report)
-    assert ("Measured on" in shown) == (names != ["lstm"])
+    assert ('class="passage' in shown) == elastic
+    assert ("Measured on" in shown) == (names != "lstm")
     assert "perplexity" in shown
-
-
-def test_report_on_runs(runs, tmp_path: Path) -> None:
-    page = report_on([runs["elastic"].folder], tmp_path / "report.html", command="eirehn report …")
-    assert 'class="passage"' in page.read_text("utf-8")
 
 
 def test_results_have_how_each_row_was_learned(runs) -> None:
@@ -314,7 +297,7 @@ def test_results_have_how_each_row_was_learned(runs) -> None:
 
 @pytest.mark.slow
 def test_weights_that_were_not_kept(runs, tmp_path: Path) -> None:
-    """They are large: the table and the curves stay, and what is left out is told."""
+    """They are large: the table and the curves stay, and the report says what is left out."""
     folder = tmp_path / "light"
     folder.mkdir()
     for name in ("recipe.json", "result.json", "metrics.csv"):
@@ -324,9 +307,8 @@ def test_weights_that_were_not_kept(runs, tmp_path: Path) -> None:
     assert 'class="passage"' not in page
     assert f"{read_json(folder / 'result.json')['values'][0]:.2f}" in page
     assert 'id="training"' in page
-    assert "The weights of" not in report_on(
-        [runs["rhn"].folder], tmp_path / "other.html", command="eirehn …"
-    ).read_text("utf-8")
+    page = report_on([runs["rhn"].folder], tmp_path / "other.html", command="eirehn …").read_text("utf-8")
+    assert "The weights of" not in page
 
 
 def ended(name: str, **changes: object) -> SimpleNamespace:

@@ -27,7 +27,7 @@ def diverging(name: str) -> Recipe:
 
 
 @pytest.mark.slow
-def test_runs_that_diverged_are_told_and_no_reason_to_fail(tmp_path: Path) -> None:
+def test_runs_that_diverged_are_named_and_no_reason_to_fail(tmp_path: Path) -> None:
     rows = [tiny("synthetic-srhn-20-depth-1"), diverging("synthetic-ei-rehn-10"), tiny("synthetic-srehn-20")]
     experiment = Experiment("some", "Some rows", "In every state.", rows)
     results = reproduce(experiment, tmp_path, command="eirehn …", cut=Cut(), jobs=1)

@@ -6,43 +6,29 @@ from eirehn.report.content import Curve, DepthHistogram, EarlyCurve, Passage, Re
 from helpers.sample import row
 
 PENALISED = "EI-REHN-1200, depth 4, penalty 0.01"
-ROWS = (  # model, hidden, depth, parameters, ours, paper
-    ("RHN", 1200, 2, 20_700_000, 74.1, 73.4),
-    ("RHN", 1200, 4, 26_400_000, 68.9, 68.3),
-    ("EIREHN", 1200, 2, 25_340_000, 69.9, 69.2),
-    ("EIREHN", 1200, 4, 25_340_000, 66.0, 66.2),
-    ("LSTM", 1500, None, 66_000_000, 78.9, 78.4),
+ROWS = (  # model, label, depth, parameters, ours, paper
+    ("RHN", "RHN-1200, depth 2", 2, 20_700_000, 74.1, 73.4),
+    ("RHN", "RHN-1200, depth 4", 4, 26_400_000, 68.9, 68.3),
+    ("EIREHN", "EI-REHN-1200, depth 2", 2, 25_340_000, 69.9, 69.2),
+    ("EIREHN", "EI-REHN-1200, depth 4", 4, 25_340_000, 66.0, 66.2),
+    ("LSTM", "LSTM-1500", None, 66_000_000, 78.9, 78.4),
 )
-NAMES = ("RHN-1200, depth 2", "RHN-1200, depth 4", "EI-REHN-1200, depth 2", "EI-REHN-1200, depth 4", "LSTM-1500")
+NAMES = [label for _, label, *_ in ROWS]
 FREQUENCIES = ("never", "1–2 times", "3–9 times", "10–29 times", "30–99 times", "100–299 times", "300–999 times")
 FREQUENCIES += ("1 000–2 999 times", "3 000–9 999 times", "10 000–29 999 times", "30 000–99 999 times")
 TICKS = ("0", "1", "3", "10", "30", "100", "300", "1k", "3k", "10k", "30k")
-PLACES = (
-    "place 1",
-    "place 2",
-    "place 3",
-    "places 4–5",
-    "places 6–9",
-    "places 10–19",
-    "place 20 or more",
-    "the end",
-)
-TEXT = " ".join(
-    (
-        "no wind came that night <eos> but while the old harbour lights of the town did n't go out as the",
-        "tide fell N feet most of it in the last hour the boats barely managed to stay off the mud <eos> some",
-        "ropes tied after the storm of N held at their first test sailors say <eos> the N men on the long",
-        "pier the keepers and menders of last resort once again could n't sleep for the noise of the sea",
-        "<eos>",
-    )
-).split(" ")
+PLACES = ("place 1", "place 2", "place 3", "places 4–5", "places 6–9", "places 10–19", "place 20 or more")
+LINES = """no wind came that night <eos> but while the old harbour lights of the town did n't go out as the tide
+fell N feet most of it in the last hour the boats barely managed to stay off the mud <eos> some ropes tied after the
+storm of N held at their first test sailors say <eos> the N men on the long pier the keepers and menders of last
+resort once again could n't sleep for the noise of the sea <eos>"""
+TEXT = LINES.split()
 
 
 def results() -> dict:
     rows = [
         row(
             model,
-            ours,
             [ours],
             recipe=f"ptb-{label.lower().replace(', ', '-').replace(' ', '-')}",
             label=label,
@@ -53,30 +39,26 @@ def results() -> dict:
             paper=paper,
             seconds=9000.0 + parameters / 1e4,
         )
-        for (model, _, depth, parameters, ours, paper), label in zip(ROWS, NAMES, strict=True)
+        for model, label, depth, parameters, ours, paper in ROWS
     ]
     return {"experiment": "ptb", "command": "eirehn reproduce ptb", "quick": False, "rows": rows}
 
 
 def curve(random: np.random.Generator, label: str, end: float, epochs: int = 500) -> Curve:
     epoch = np.arange(1, epochs + 1)
-    perplexity = (end + 700 * np.exp(-epoch / 4) + 60 / epoch**0.5) * np.exp(
-        0.004 * random.standard_normal((1, epochs))
-    )
+    noise = np.exp(0.004 * random.standard_normal((1, epochs)))
+    perplexity = (end + 700 * np.exp(-epoch / 4) + 60 / epoch**0.5) * noise
     loss = np.log(perplexity) + 0.2
     depth = 4 - 1.5 * (1 - np.exp(-epoch / 60)) + 0.02 * random.standard_normal((1, epochs))
     elastic = "EI-REHN" in label
-    return Curve(
-        label, epoch, None, perplexity, depth if elastic else None, loss, epoch * (18.0 if elastic else 12.0)
-    )
+    seconds = epoch * (18.0 if elastic else 12.0)
+    return Curve(label, epoch, None, perplexity, depth if elastic else None, loss, seconds)
 
 
 def groups(random: np.random.Generator, label: str, names: tuple, ticks: tuple, layers: int = 1) -> WordGroups:
     counts = [
-        random.multinomial(
-            layers * int(3 + 40 * index**2), [0.02, 0.5 - 0.04 * index, 0.28, 0.15, 0.05 + 0.04 * index]
-        )
-        for index in range(len(names))
+        random.multinomial(layers * (3 + 40 * i**2), [0.02, 0.5 - 0.04 * i, 0.28, 0.15, 0.05 + 0.04 * i])
+        for i in range(len(names))
     ]
     perplexity = 9000 * np.exp(-0.7 * np.arange(len(names)))
     others = np.array(counts).tolist(), perplexity, np.full(len(names), 66.0), layers
@@ -90,14 +72,9 @@ def passage(random: np.random.Generator, tokens: list, *, layers: int = 1, space
 
 
 def language_report(*, letters: bool = False) -> Report:
-    random = np.random.default_rng(0)
-    stored = results()
-    layers = 2 if letters else 1
-    tokens = [
-        list(" ".join(TEXT).replace("<eos>", "\n")) if letters else TEXT,
-        TEXT[6:60] if not letters else list(TEXT[5]),
-    ]
-    ticks = (*(name.split()[1].split("–")[0] for name in PLACES[:-1]), "¶")
+    random, stored, layers = np.random.default_rng(0), results(), 2 if letters else 1
+    tokens = [list(" ".join(TEXT).replace("<eos>", "\n")), list(TEXT[5])] if letters else [TEXT, TEXT[6:60]]
+    ticks = (*(name.split()[1].split("–")[0] for name in PLACES), "¶")
     return Report(
         title="Penn Treebank: Tables 3 and 4",
         summary="Made-up figures, to look at the page.",
@@ -108,7 +85,7 @@ def language_report(*, letters: bool = False) -> Report:
             groups(random, "EI-REHN-1200, depth 4", FREQUENCIES, TICKS),
             groups(random, PENALISED, FREQUENCIES, TICKS, layers),
         ],
-        positions=[groups(random, PENALISED, PLACES, ticks, layers)],
+        positions=[groups(random, PENALISED, (*PLACES, "the end"), ticks, layers)],
         passages=[passage(random, each, layers=layers, spaced=not letters) for each in tokens],
         early=[
             EarlyCurve("EI-REHN-1200, depth 4", range(1, 5), [190.0, 84.0, 67.5, 66.0]),

@@ -10,62 +10,56 @@ from eirehn.report.content import Curve, DepthHistogram, EarlyCurve, Example, Re
 from eirehn.report.tables import NAMES
 
 FLOOR = 0.000427
-PAPER = {
-    ("RNN", 20): (1.01, 502),
-    ("RNN", 30): (0.97, 1052),
-    ("RNN", 40): (1.02, 1802),
-    ("LSTM", 10): (0.76, 542),
-    ("LSTM", 15): (0.76, 1112),
-    ("LSTM", 20): (0.72, 1882),
-    ("RHN", 10): (0.58, 1162),
-    ("RHN", 15): (0.54, 2492),
-    ("RHN", 20): (0.53, 4322),
-    ("EIREHN", 10): (0.55, 807),
-    ("EIREHN", 15): (0.50, 1732),
-    ("EIREHN", 20): (0.47, 2862),
-    ("SRHN", 20): (0.54, 942),
-    ("SREHN", 20): (0.54, 1442),
-    ("ACT", 20): (None, 1020),
+MODELS = {  # ours at 20 units; by units the paper's result and the parameters
+    "RNN": (0.80, {20: (1.01, 502), 30: (0.97, 1052), 40: (1.02, 1802)}),
+    "LSTM": (0.72, {10: (0.76, 542), 15: (0.76, 1112), 20: (0.72, 1882)}),
+    "RHN": (0.57, {10: (0.58, 1162), 15: (0.54, 2492), 20: (0.53, 4322)}),
+    "EIREHN": (0.52, {10: (0.55, 807), 15: (0.50, 1732), 20: (0.47, 2862)}),
+    "SRHN": (0.59, {20: (0.54, 942)}),
+    "SREHN": (0.61, {20: (0.54, 1442)}),
+    "ACT": (0.66, {20: (None, 1020)}),
 }
-MEASURED = {"RNN": 0.80, "LSTM": 0.72, "RHN": 0.57, "EIREHN": 0.52, "SRHN": 0.59, "SREHN": 0.61, "ACT": 0.66}
+ROWS = [
+    (model, hidden, f"{NAMES.get(model, model)}-{hidden}", ours + 0.0035 * (20 - min(hidden, 20)), *rest)
+    for model, (ours, sizes) in MODELS.items()
+    for hidden, rest in sizes.items()
+]
+DIVERGED = "EI-REHN-15"
+"""One of its seeds."""
+OTHERS = ("max_depth", "weight_update", "parameters", "paper", "paper_std", "seconds")
 
 
-OTHERS = ("max_depth", "weight_update", "parameters", "std", "final_mean", "paper", "paper_std", "seconds")
-
-
-def row(model: str, mean: float | None, values: list, **more: object) -> dict:
-    """A row of a results file; what is not given is None."""
-    row = {
+def row(model: str, values: list, **more: object) -> dict:
+    """A row of a results file from the values of the seeds; what is neither given nor follows from them is None."""
+    finite = all(value is not None and math.isfinite(value) for value in values)
+    mean = float(np.mean(values)) if finite else None
+    std = float(np.std(values, ddof=1)) if finite and len(values) > 1 else None
+    own = {
         "label": f"{NAMES.get(model, model)}-20",
         "model": model,
         "recipe": "paper",
         "layers": 1,
         "metric": "mse",
     }
-    return {**row, **dict.fromkeys(OTHERS), "mean": mean, "values": values, **more}
+    found = {"values": values, "mean": mean, "std": std, "final_mean": mean}
+    return {**own, **dict.fromkeys(OTHERS), **found, **more}
 
 
 def results(seeds: int = 5) -> dict:
-    random = np.random.default_rng(0)
-    rows = []
-    for (model, hidden), (paper, parameters) in PAPER.items():
-        centre = MEASURED[model] + 0.0035 * (20 - min(hidden, 20))
-        values = (1e-3 * (centre + 0.012 * random.standard_normal(seeds))).tolist()
-        if (model, hidden) == ("EIREHN", 15):
+    random, rows = np.random.default_rng(0), []
+    for model, _, label, ours, paper, parameters in ROWS:
+        values = (1e-3 * (ours + 0.012 * random.standard_normal(seeds))).tolist()
+        if label == DIVERGED:
             values[2] = math.nan
-        diverged = any(map(math.isnan, values))
-        mean = None if diverged else float(np.mean(values))
         rows.append(
             row(
                 model,
-                mean,
                 values,
-                label=f"{NAMES.get(model, model)}-{hidden}",
+                label=label,
                 max_depth=None if model in ("RNN", "LSTM") else 5 if model == "RHN" else 6,
                 weight_update="paper" if model == "EIREHN" else None,
                 parameters=parameters,
-                std=None if diverged else float(np.std(values)),
-                final_mean=None if diverged else mean * 1.08,
+                final_mean=None if label == DIVERGED else float(np.mean(values)) * 1.08,
                 paper=None if paper is None else paper * 1e-3,
                 seconds=95.0 + parameters / 9,
             )
@@ -84,36 +78,35 @@ def results(seeds: int = 5) -> dict:
 
 
 def curves(seeds: int = 5, epochs: int = 100) -> list[Curve]:
-    random = np.random.default_rng(1)
-    drawn = []
-    for model, hidden in PAPER:
-        end = MEASURED[model] + 0.0035 * (20 - min(hidden, 20))
-        epoch = np.arange(1, epochs + 1)
+    random, drawn = np.random.default_rng(1), []
+    epoch = np.arange(1, epochs + 1)
+    for model, _, label, ours, *_ in ROWS:
         fall = 9.0 * np.exp(-epoch / 3.0) + 0.9 / epoch**0.7
-        wobble = np.exp(0.05 * random.standard_normal((seeds, epochs)))
-        validation = 1e-3 * (end + fall) * wobble
-        train = 1e-3 * (end - 0.03 + fall) * np.exp(0.02 * random.standard_normal((seeds, epochs)))
-        if (model, hidden) == ("EIREHN", 15):
+        validation = 1e-3 * (ours + fall) * np.exp(0.05 * random.standard_normal((seeds, epochs)))
+        train = 1e-3 * (ours - 0.03 + fall) * np.exp(0.02 * random.standard_normal((seeds, epochs)))
+        if label == DIVERGED:
             validation[2, 60:70] *= np.geomspace(1, 30, 10)
             validation[2, 70:] = train[2, 70:] = np.nan
-        elastic = model in ("EIREHN", "SREHN", "ACT")
         depth = 1.6 + 4.4 * np.exp(-epoch / 20) + 0.1 * random.standard_normal((seeds, epochs))
-        label = f"{NAMES.get(model, model)}-{hidden}"
+        elastic = model in ("EIREHN", "SREHN", "ACT")
         drawn.append(Curve(label, epoch.tolist(), train, validation, depth if elastic else None))
     return drawn
-
-
-def spent_on(taken: np.ndarray, random: np.random.Generator) -> np.ndarray:
-    return np.clip(np.rint(1.0 + 0.6 * (taken - 1) + 0.35 * random.standard_normal(taken.shape)), 1, 6).astype(int)
 
 
 def full_report() -> Report:
     random = np.random.default_rng(2)
     data = synthetic(1000, seed=3)
     taken = data.depth[:, :20]
-    spent = spent_on(taken, random)
-    deepest = int(taken.max())
-    groups = [(d, spent[taken == d]) for d in range(1, deepest + 1) if (taken == d).any()]
+    spent = np.rint(1.0 + 0.6 * (taken - 1) + 0.35 * random.standard_normal(taken.shape)).clip(1, 6).astype(int)
+    groups = {int(depth): spent[taken == depth] for depth in np.unique(taken) if depth > 0}
+    elastic = TrueDepth(
+        "EI-REHN-20, penalty 0.1",
+        list(groups),
+        [float(group.mean()) for group in groups.values()],
+        [float(group.std()) for group in groups.values()],
+        [group.size for group in groups.values()],
+    )
+    flat = {"spent_mean": [6.0] * len(groups), "spent_std": [0.0] * len(groups)}
     return Report(
         title="EI-REHN on the synthetic task",
         summary="Recurrent networks with elastic depth beside fixed ones, at the paper’s sizes and recipe: five "
@@ -127,12 +120,7 @@ def full_report() -> Report:
             DepthHistogram("SREHN-20, penalty 0.1", [120, 9800, 6500, 2400, 900, 250, 30]),
         ],
         examples=[
-            Example(
-                data.x[i, :20],
-                spent[i].tolist(),
-                taken[i].tolist(),
-                (1e-3 * random.gamma(0.7, 0.8, 20)).tolist(),
-            )
+            Example(data.x[i, :20], spent[i].tolist(), taken[i].tolist(), 1e-3 * random.gamma(0.7, 0.8, 20))
             for i in (7, 8, 2, 41)
         ],
         savings=[
@@ -147,38 +135,19 @@ def full_report() -> Report:
         ]
         + [
             Saving(f"RHN-20, depth {d}", "fixed", None, d, 0.2 + 0.19 * d, 1e-3 * m, 1.4e-5)
-            for d, m in zip(range(1, 7), (0.81, 0.63, 0.59, 0.575, 0.57, 0.568), strict=True)
+            for d, m in enumerate((0.81, 0.63, 0.59, 0.575, 0.57, 0.568), 1)
         ]
         + [Saving("LSTM-20", "fixed", None, 1, 0.31, 0.717e-3, 0.2e-5)],
         early=[
-            EarlyCurve(
-                "EI-REHN-20", range(1, 7), [1.9e-3, 0.9e-3, 0.63e-3, 0.55e-3, 0.53e-3, 0.522e-3], [8e-5] * 6
-            ),
-            EarlyCurve(
-                "EI-REHN-20, penalty 0.1",
-                range(1, 7),
-                [0.9e-3, 0.62e-3, 0.57e-3, 0.562e-3, 0.561e-3, 0.561e-3],
-                [3e-5] * 6,
-            ),
-            EarlyCurve("SRHN-20", range(1, 7), [9e-3, 4e-3, 2.1e-3, 1.2e-3, 0.75e-3, 0.59e-3], [4e-4] * 6),
-            EarlyCurve("RHN-20", range(1, 6), [2e-2, 9e-3, 4e-3, 1.6e-3, 0.57e-3], [1e-3, 1e-3, 5e-4, 2e-4, 2e-5]),
+            EarlyCurve(label, range(1, len(means) + 1), 1e-3 * np.array(means), 1e-3 * np.array(stds))
+            for label, means, stds in (
+                ("EI-REHN-20", [1.9, 0.9, 0.63, 0.55, 0.53, 0.522], [0.08] * 6),
+                ("EI-REHN-20, penalty 0.1", [0.9, 0.62, 0.57, 0.562, 0.561, 0.561], [0.03] * 6),
+                ("SRHN-20", [9, 4, 2.1, 1.2, 0.75, 0.59], [0.4] * 6),
+                ("RHN-20", [20, 9, 4, 1.6, 0.57], [1, 1, 0.5, 0.2, 0.02]),
+            )
         ],
-        true_depth=[
-            TrueDepth(
-                "EI-REHN-20, penalty 0.1",
-                [d for d, _ in groups],
-                [float(g.mean()) for _, g in groups],
-                [float(g.std()) for _, g in groups],
-                [g.size for _, g in groups],
-            ),
-            TrueDepth(
-                "EI-REHN-20, penalty 0",
-                [d for d, _ in groups],
-                [6.0] * len(groups),
-                [0.0] * len(groups),
-                [g.size for _, g in groups],
-            ),
-        ],
+        true_depth=[elastic, dataclasses.replace(elastic, label="EI-REHN-20, penalty 0", **flat)],
     )
 
 

@@ -14,12 +14,6 @@ def test_confusion_against_a_count_by_hand():
     assert part.precision == pytest.approx([14 / 15, 9 / 15])
 
 
-def test_class_that_does_not_occur():
-    part = Confusion("a", ["one", "two"], [[[3, 0], [0, 0]]])
-    assert np.isnan(part.shares[1]).all()
-    assert math.isnan(part.precision[1])
-
-
 def test_mean_and_deviation_of_groups():
     part = WordGroups("m", ["a", "b"], ["1", "2"], [[1, 2, 3], [0, 0, 4]], [5.0, math.nan], [6.0, 7.0])
     first = np.repeat([0, 1, 2], [1, 2, 3])

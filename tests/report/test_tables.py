@@ -1,5 +1,6 @@
 import math
 
+import numpy as np
 import pytest
 from helpers import sample
 from helpers.classified_sample import results as classified_results
@@ -7,6 +8,7 @@ from helpers.classified_sample import results as classified_results
 from eirehn.report.tables import (
     METRICS,
     NAMES,
+    comparison_table,
     count,
     duration,
     markdown_table,
@@ -16,6 +18,7 @@ from eirehn.report.tables import (
     printed,
     results_table,
     signed,
+    verdict,
     with_spread,
 )
 
@@ -24,8 +27,8 @@ def stored(*rows, **more):
     return {"bayes_floor": 0.000427, "quick": False, "rows": list(rows), **more}
 
 
-def row(model="RNN", hidden=20, mean=0.0005, values=(0.0004, 0.0006), **more):
-    return sample.row(model, mean, list(values), label=f"{NAMES.get(model, model)}-{hidden}", **more)
+def row(model="RNN", hidden=20, values=(0.0004, 0.0006), **more):
+    return sample.row(model, list(values), label=f"{NAMES.get(model, model)}-{hidden}", **more)
 
 
 def test_row_holds_the_stored_figures_and_what_follows_from_them():
@@ -58,7 +61,7 @@ def test_row_with_a_diverged_seed_is_never_best():
 
 
 def test_all_diverged_has_no_best():
-    (line,) = results_table(stored(row(mean=None, values=[math.nan, None])))
+    (line,) = results_table(stored(row(values=[math.nan, None])))
     assert not line.best
     assert math.isnan(line.mean)
     assert math.isnan(line.finite_mean[0])
@@ -87,8 +90,8 @@ def test_labels_tell_rows_apart():
 def test_markdown():
     text = markdown_table(
         stored(
-            row("LSTM", 20, 0.000717, [0.000715, 0.000719], std=0.000002, paper=0.00072, parameters=1882),
-            row("EIREHN", 20, None, [0.0005, math.nan], paper=0.00047, parameters=2862),
+            row("LSTM", 20, [0.000715, 0.000719], std=0.000002, paper=0.00072, parameters=1882),
+            row("EIREHN", 20, [0.0005, math.nan], paper=0.00047, parameters=2862),
         )
     )
     lines = text.splitlines()
@@ -117,6 +120,37 @@ def test_accuracy_stands_in_percent_beside_the_paper_s():
     cells = [cell.strip() for cell in line.strip("|").split("|")]
     assert cells == ["EI-REHN-48", "16 950", "2", "**92.20 ± 0.14**", "**92.48 ± 0.61**", "−0.28"]
     assert "test accuracy, %; mean ± standard deviation over the seeds." in text
+
+
+def compared(metric, references=(), **values):
+    own = {"metric": metric, "parameters": 100, "depth": 2.0, "step_ms": {"cpu": 1.5}, "trials": [{}]}
+    rows = [sample.row(name, given, label=name, **own) for name, given in values.items()]
+    for each in rows:
+        each["mean"] = np.mean(each["values"])  # NaN of a diverged seed
+    return {"rows": rows, "references": references, "epochs": 3, "quick": False}
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "said"),
+    [
+        ("accuracy", {"A": [0.90, 0.92], "B": [0.915, 0.935], "C": [0.5, 0.52]}, "B is first, by more than"),
+        ("accuracy", {"A": [0.90, 0.94], "B": [0.915, 0.935], "C": [0.91, 0.93]}, "B is first; C and A are within"),
+        ("mse", {"A": [0.1, 0.12], "B": [0.9, 0.92]}, "A is first, by more than"),
+        ("mse", {"A": [math.nan, 0.12], "B": [0.9, 0.92]}, "B is first, by more than"),
+        ("mse", {"A": [math.nan, 0.12]}, "All layers diverged."),
+    ],
+)
+def test_verdict(metric, values, said):
+    assert verdict(compared(metric, **values)).startswith(said)
+
+
+def test_compared_layers_stand_best_first_and_references_last():
+    references = [{"label": "MiniRocket", "mean": 0.99, "std": None, "values": [0.99]}]
+    lines = comparison_table(compared("accuracy", references, A=[0.90, 0.92], B=[0.93, 0.95])).splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert [row[0] for row in cells[2:5]] == ["B", "A", "MiniRocket"]
+    assert cells[2] == ["B", "100", "94.00 ± 1.41", "2.00", "1.5"]
+    assert cells[4][1:] == ["–", "99.00", "–", "–"]
 
 
 def test_metric_of_the_rows():

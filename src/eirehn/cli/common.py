@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from jsonargparse import ArgumentParser
-    from rich.console import Console
+
+    from ..training.display import Display
 
 
 FAILED = 1
@@ -54,13 +55,31 @@ def _plainly(message: str) -> str:
     return f"--{key[1]} must be {' or '.join(kinds)}, got {given[1]}"
 
 
-def going_on(work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-    from ..training.callbacks import Stopped
+def add_model_options(parser: ArgumentParser) -> None:
+    """Which values of a trained model are used, how deep it may go, and where."""
+    parser.add_argument("--which", type=str, default="best", help="best: of the best epoch; or last")
+    parser.add_argument("--max_depth", type=int | None, help="inner steps allowed, in place of the network's own")
+    parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
 
-    try:
-        return work()
-    except Stopped:
-        raise KeyboardInterrupt from None
+
+def check_counts(asked: Any, *names: str) -> None:
+    for name in names:
+        if asked[name] is not None and asked[name] < 1:
+            raise UsageError(f"--{name.replace('_', '-')} must be at least 1, got {asked[name]}")
+
+
+def displayed(work: Callable[[Display], dict[str, Any]]) -> dict[str, Any]:
+    """What `work` returns, whose trainings are shown in the terminal until they end or are stopped."""
+    from rich.console import Console
+
+    from ..training.callbacks import Stopped
+    from ..training.display import Display
+
+    with Display(Console(stderr=True)) as display:
+        try:
+            return work(display)
+        except Stopped:
+            raise KeyboardInterrupt from None
 
 
 def check_can_be_written(flag: str, path: Path | None) -> None:
@@ -92,10 +111,11 @@ def diverged(value: float | None) -> bool:
     return value is None or not math.isfinite(value)
 
 
-def console() -> Console:
-    from rich.console import Console
-
-    return Console(stderr=True)
+def exit_code(results: dict[str, Any]) -> int:
+    """Of trainings with these results: `FAILED` where a seed of a row stopped or diverged."""
+    return (
+        FAILED if any(row["stopped_seeds"] or any(map(diverged, row["values"])) for row in results["rows"]) else 0
+    )
 
 
 def as_command(given: Sequence[str]) -> str:

@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._internal.extras import need
+from .._internal.files import write_json
 from .common import (
-    FAILED,
     UsageError,
     as_command,
     check_can_be_written,
-    console,
-    diverged,
-    going_on,
+    check_counts,
+    displayed,
+    exit_code,
     make_parser,
     parse,
 )
@@ -22,6 +22,7 @@ from .common import (
 if TYPE_CHECKING:
     from ..experiments.tuning import Comparison
     from ..training.config import Recipe
+    from ..training.display import Display
 
 TASKS = ("synthetic", "har", "ptb")
 
@@ -48,43 +49,30 @@ def compare(given: list[str]) -> int:
         parser.add_class_arguments(FileData, "data", skip={"path", "sha256"})
     asked = parse(parser, given)
     check_can_be_written("--results", asked.results)
-    for flag in ("parameters", "trials", "tuning_epochs", "epochs", "seeds", "jobs"):
-        if asked[flag] is not None and asked[flag] < 1:
-            raise UsageError(f"--{flag.replace('_', '-')} must be at least 1, got {asked[flag]}")
+    check_counts(asked, "parameters", "trials", "tuning_epochs", "epochs", "seeds", "jobs")
     need("optuna", "jinja2", "matplotlib")  # before anything is trained
     from ..experiments.compare import compare as carry_out
     from ..experiments.compare import has_report
-    from ..report.comparison import comparison_table
-    from ..training.display import Display
+    from ..report.tables import comparison_table
 
     compared = _compared(asked)
     folder = asked.out or Path("runs") / f"compare-{compared.name}{'-quick' if asked.quick else ''}"
-    with Display(console()) as display:
 
+    def work(display: Display) -> dict[str, Any]:
         def ended(recipe: Recipe, result: dict[str, Any]) -> None:
             display.print(f"{recipe.name}: {result['seconds']:.0f} s")
 
-        results = going_on(
-            lambda: carry_out(
-                compared,
-                folder,
-                command=as_command(["compare", *given]),
-                jobs=asked.jobs,
-                tell=display,
-                ended=ended,
-            )
-        )
-    if asked.results is not None:
-        from .._internal.files import write_json
+        command = as_command(["compare", *given])
+        return carry_out(compared, folder, command=command, jobs=asked.jobs, tell=display, ended=ended)
 
+    results = displayed(work)
+    if asked.results is not None:
         write_json(asked.results, results)
     print(comparison_table(results))
     print(f"results: {folder / 'results.json'}")
     if has_report(compared.base):
         print(f"report: {folder / 'report.html'}")
-    return (
-        FAILED if any(row["stopped_seeds"] or any(map(diverged, row["values"])) for row in results["rows"]) else 0
-    )
+    return exit_code(results)
 
 
 def _compared(asked: Any) -> Comparison:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._internal.files import write_json
-from .common import as_command, check_apart, check_can_be_written, make_parser, parse
+from .common import add_model_options, as_command, check_apart, check_can_be_written, make_parser, parse
 
 if TYPE_CHECKING:
     from ..training.evaluate import Calibrated, Figures
@@ -19,12 +19,10 @@ def evaluate(given: list[str]) -> None:
     parser = make_parser("evaluate", evaluate)
     parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
     parser.add_argument("--split", type=str, default="test", help="train, validation or test")
-    parser.add_argument("--which", type=str, default="best", help="best: of the best epoch; or last")
-    parser.add_argument("--max_depth", type=int | None, help="inner steps allowed, in place of the network's own")
     parser.add_argument(
         "--batch", type=int | None, help="parallel streams to read a text in; default 1, from end to end"
     )
-    parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
+    add_model_options(parser)
     parser.add_argument(
         "--together", action="store_true", help="also of all language models of all runs as one ensemble"
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ..models.generate import generate as draw
 from ..models.generate import pieces, read_prompt, trained_language_model
-from .common import make_parser, parse
+from .common import add_model_options, make_parser, parse
 
 
 def generate(given: list[str]) -> None:
@@ -24,10 +24,8 @@ def generate(given: list[str]) -> None:
         help="draw from the likeliest alone: as few as have this chance together",
     )
     parser.add_argument("--seed", type=int, default=0, help="of the draws")
-    parser.add_argument("--which", type=str, default="best", help="best: of the best epoch; or last")
-    parser.add_argument("--max_depth", type=int | None, help="inner steps allowed, in place of the network's own")
     parser.add_argument("--show-depth", action="store_true", help="write the inner steps taken below each word")
-    parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
+    add_model_options(parser)
     asked = parse(parser, given)
     from rich.console import Console
 

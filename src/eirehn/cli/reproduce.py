@@ -12,13 +12,13 @@ from .._internal.extras import need
 from .._internal.files import replacing, write_json
 from ..report.tables import markdown_table
 from .common import (
-    FAILED,
     UsageError,
     as_command,
     check_can_be_written,
-    console,
+    check_counts,
+    displayed,
     diverged,
-    going_on,
+    exit_code,
     make_parser,
     parse,
 )
@@ -26,6 +26,7 @@ from .common import (
 if TYPE_CHECKING:
     from ..experiments import Experiment
     from ..training.config import Recipe
+    from ..training.display import Display
 
 
 def reproduce(given: list[str]) -> int:
@@ -42,9 +43,7 @@ def reproduce(given: list[str]) -> int:
     parser.add_argument("--results", type=Path | None, help="write the results to this file too")
     asked = parse(parser, given)
     check_can_be_written("--results", asked.results)
-    for name in ("jobs", "epochs", "seeds", "sequences"):
-        if asked[name] is not None and asked[name] < 1:
-            raise UsageError(f"--{name} must be at least 1, got {asked[name]}")
+    check_counts(asked, "jobs", "epochs", "seeds", "sequences")
     if asked.name == "figure1":
         _figure1(asked.out or Path("runs/figure1"))
         return 0
@@ -52,19 +51,19 @@ def reproduce(given: list[str]) -> int:
     from ..experiments import Cut, experiments
     from ..experiments.reproduce import reproduce as carry_out
     from ..training.callbacks import seeds_in_words, stopped_seeds
-    from ..training.display import Display
 
     known = experiments()
     if asked.name not in known:
         raise UsageError(
             f"there is nothing to reproduce called {asked.name!r}; there are {', '.join(known)}, figure1"
         )
+    experiment = known[asked.name]
     folder = asked.out or Path("runs") / (asked.name + ("-quick" if asked.quick else ""))
-    base = known[asked.name].quick if asked.quick else Cut()
+    base = experiment.quick if asked.quick else Cut()
     named = {name: asked[name] for name in ("epochs", "seeds", "sequences") if asked[name] is not None}
     cut = replace(base, **named)
-    with Display(console()) as display:
 
+    def work(display: Display) -> dict[str, Any]:
         def ended(recipe: Recipe, result: dict[str, Any]) -> None:
             values = [value for value in result["values"] if not diverged(value)]
             mean = f"{sum(values) / len(values):.4g}" if values else "diverged"
@@ -72,24 +71,23 @@ def reproduce(given: list[str]) -> int:
             early = f"; training of {seeds_in_words(stopped)} stopped early" if stopped else ""
             display.print(f"{recipe.name}: test {result['metric']} {mean} in {result['seconds']:.0f} s{early}")
 
-        results = going_on(
-            lambda: carry_out(
-                known[asked.name],
-                folder,
-                command=as_command(["reproduce", *given]),
-                only=chosen_rows(known[asked.name], asked.rows),
-                cut=cut,
-                jobs=asked.jobs,
-                tell=display,
-                ended=ended,
-            ),
+        return carry_out(
+            experiment,
+            folder,
+            command=as_command(["reproduce", *given]),
+            only=chosen_rows(experiment, asked.rows),
+            cut=cut,
+            jobs=asked.jobs,
+            tell=display,
+            ended=ended,
         )
+
+    results = displayed(work)
     if asked.results is not None:
         write_json(asked.results, results)
     print(markdown_table(results))
     print(f"results: {folder / 'results.json'}\nreport: {folder / 'report.html'}")
-    failed = any(row["stopped_seeds"] or any(map(diverged, row["values"])) for row in results["rows"])
-    return FAILED if failed else 0
+    return exit_code(results)
 
 
 def chosen_rows(experiment: Experiment, asked: Sequence[str] | None) -> list[str] | None:

@@ -12,7 +12,7 @@ from .._internal.files import replacing
 from ..models.generate import trained_language_model
 from ..models.score import Scored, text_tokens
 from ..models.score import score as scored
-from .common import UsageError, check_apart, check_can_be_written, make_parser, parse
+from .common import UsageError, add_model_options, check_apart, check_can_be_written, make_parser, parse
 
 
 def score(given: list[str]) -> None:
@@ -22,10 +22,8 @@ def score(given: list[str]) -> None:
     parser.add_argument("text", type=Path, help="the text")
     parser.add_argument("--out", type=Path | None, help="write a row for each word, or character, to this CSV file")
     parser.add_argument("--apart", action="store_true", help="each line as a text of its own, from the beginning")
-    parser.add_argument("--which", type=str, default="best", help="best: of the best epoch; or last")
-    parser.add_argument("--max_depth", type=int | None, help="inner steps allowed, in place of the network's own")
     parser.add_argument("--encoding", type=str, default="utf-8", help="of the text")
-    parser.add_argument("--device", type=str | None, help="cpu, cuda, …; default a GPU where there is one")
+    add_model_options(parser)
     asked = parse(parser, given)
     check_can_be_written("--out", asked.out)
     check_apart("--out", asked.out, asked.run)

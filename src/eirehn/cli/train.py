@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..models import FIXED, SHALLOW
-from .common import FAILED, UsageError, console, diverged, going_on, make_parser, parse
+from .common import FAILED, UsageError, displayed, diverged, make_parser, parse
 
 if TYPE_CHECKING:
     from ..training.config import Recipe
@@ -54,7 +54,7 @@ def train(given: list[str]) -> int:
     if kind != start.data.kind:
         defaults = {name: value for name, value in defaults.items() if not name.startswith("data.")}
     if task != start.data.task:  # what only the other task has goes
-        known = {f"{part}.{each.name}" for part, cls in PARTS[task]._asdict().items() for each in fields(cls)}
+        known = _fields_of(task)
         parts = ("network.", "optimisation.")
         defaults = {name: each for name, each in defaults.items() if not name.startswith(parts) or name in known}
     parser.set_defaults(_of_network(defaults, _value_of("--network.kind", given)))
@@ -90,12 +90,10 @@ def _announce_reading(recipe: Recipe) -> None:
 
 def _train(recipe: Recipe, folder: Path) -> int:
     from ..training.callbacks import stopped_seeds
-    from ..training.display import Display
     from ..training.run import first_process
     from ..training.trainer import train as carry_out
 
-    with Display(console()) as display:
-        result = going_on(lambda: carry_out(recipe, folder, tell=display))
+    result = displayed(lambda display: carry_out(recipe, folder, tell=display))
     if first_process():
         _print_result(recipe.seeds, result)
         print(f"run: {folder}")
@@ -155,14 +153,18 @@ def _task(given: Sequence[str], kind: str, start: Recipe) -> str:
     return named if named in PARTS else str(fallback.task)
 
 
+def _fields_of(task: str) -> set[str]:
+    """Of its network and its optimisation, by their flags."""
+    from ..training.config import PARTS
+
+    return {f"{part}.{each.name}" for part, cls in PARTS[task]._asdict().items() for each in fields(cls)}
+
+
 def _check_flags(given: Sequence[str], task: str) -> None:
     """That no flag is of another task alone."""
     from ..training.config import PARTS
 
-    flags = {
-        name: {f"--{part}.{each.name}" for part, cls in parts._asdict().items() for each in fields(cls)}
-        for name, parts in PARTS.items()
-    }
+    flags = {name: {f"--{each}" for each in _fields_of(name)} for name in PARTS}
     for word in given:
         flag = word.partition("=")[0]
         others = [name for name, known in flags.items() if flag in known]

@@ -45,7 +45,7 @@ class Cut:
         changes = [f"epochs {shown}", f"seeds {len(rows[0].seeds)}", f"{what} {self.sequences or 'all'}"]
         if self.units is not None:
             changes.append(f"at most {self.units} units")
-        return f"Changed: {', '.join(changes)}. The figures do not compare with the paper's."
+        return f"Changed: {', '.join(changes)}. The results do not compare with the paper's."
 
 
 FULL = Cut()

@@ -17,15 +17,15 @@ from ..training.loaders import Parts
 from .results import spread
 from .trained import Trained, early_curve, histogram, largest_of_each, learning_curve, penalised_family, savings
 
-TASK = "Trained to tell classes of sequences apart."
+TASK = "Trained to classify sequences."
 KEPT = ("early", "savings", "histograms", "class_depths")
 """The parts of a report that the results file keeps."""
 
 MISTAKES = 2
 """Windows shown that are classified wrongly."""
 CHOSEN = (
-    "They are the first of each class that it tells rightly and, of those that it does not, the ones it is most "
-    "sure of."
+    "They are the first of each class that it predicts correctly and, of those that it does not, the ones it is "
+    "most sure of."
 )
 
 

@@ -18,18 +18,16 @@ from ..data.har import HarData
 from ..data.table import FileData
 from ..models.io import read_values
 from ..recipes import har, own, ptb, synthetic
-from ..report.comparison import verdict
 from ..report.page import write_report
-from ..report.tables import NAMES
-from ..training.callbacks import Event
+from ..report.tables import NAMES, verdict
 from ..training.config import Recipe
 from ..training.loaders import training_batches
 from ..training.provenance import cores, provenance
 from ..training.trainer import make_task, precision
-from .parallel import train_all
+from .parallel import Ended, Tell, train_all
 from .reproduce import page
 from .results import row, spread
-from .trained import Trained
+from .trained import Trained, milliseconds
 from .tuning import Comparison, Search, size_of, with_layer
 
 
@@ -60,8 +58,8 @@ def compare(
     *,
     command: str,
     jobs: int | None = None,
-    tell: Callable[[Event], None] = lambda event: None,
-    ended: Callable[[Recipe, dict[str, Any]], None] = lambda recipe, result: None,
+    tell: Tell = lambda event: None,
+    ended: Ended = lambda recipe, result: None,
 ) -> dict[str, Any]:
     """Tunes and trains all layers in `folder` and returns the results, which it writes there, with a report."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -98,8 +96,8 @@ def compare(
             for run, (kind, search) in zip(runs, searches.items(), strict=True)
         ],
     }
-    for line, milliseconds in zip(results["rows"], step_times(runs), strict=True):
-        line["step_ms"] = milliseconds
+    for line, times in zip(results["rows"], step_times(runs), strict=True):
+        line["step_ms"] = times
     results["references"] = [] if compared.quick else references(compared.base)
     write_json(folder / "results.json", results)
     if has_report(compared.base):
@@ -113,25 +111,14 @@ def has_report(recipe: Recipe) -> bool:
     return not (isinstance(recipe.data, FileData) and recipe.data.task == "regression")
 
 
-def step_times(runs: Sequence[Trained], rounds: int = 7, patience: float = 60.0) -> list[dict[str, float]]:
-    """Milliseconds of one training step, forward and backward, of one seed of each trained model: the median of
-    `rounds`, in each of which the models take turns, or of as many as `patience` seconds allow."""
+def step_times(runs: Sequence[Trained]) -> list[dict[str, float]]:
+    """Milliseconds of one training step, forward and backward, of one seed of each trained model, by device."""
     devices = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
     found: list[dict[str, float]] = [{} for _ in runs]
     for device in devices:
         steps = [_step(run, torch.device(device)) for run in runs]
-        times: list[list[float]] = [[] for _ in runs]
-        until = time.monotonic() + patience
-        for number in range(rounds + 1):
-            if number > 1 and time.monotonic() > until:
-                break
-            for taken, step in zip(times, steps, strict=True):
-                began = time.perf_counter()
-                step()
-                if number:  # the first one compiles
-                    taken.append(1000 * (time.perf_counter() - began))
-        for each, taken in zip(found, times, strict=True):
-            each[device] = round(statistics.median(taken), 2)
+        for each, time_of_step in zip(found, milliseconds(steps, rounds=7, patience=60.0), strict=True):
+            each[device] = round(time_of_step, 2)
     return found
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,12 +12,11 @@ from ..data.table import FileData
 from ..data.text import TextData
 from ..report.content import Report
 from ..report.page import write_report
-from ..training.callbacks import Event
 from ..training.config import Recipe
 from ..training.provenance import provenance
 from ..training.run import RunFolder
 from . import FULL, Cut, Experiment, classification, language, synthetic
-from .parallel import train_all
+from .parallel import Ended, Tell, train_all
 from .results import row
 from .trained import Trained
 
@@ -33,8 +32,8 @@ def reproduce(
     only: Sequence[str] | None = None,
     cut: Cut = FULL,
     jobs: int | None = None,
-    tell: Callable[[Event], None] = lambda event: None,
-    ended: Callable[[Recipe, dict[str, Any]], None] = lambda recipe, result: None,
+    tell: Tell = lambda event: None,
+    ended: Ended = lambda recipe, result: None,
 ) -> dict[str, Any]:
     """Trains all rows, or those called in `only`, and returns the results of these and of what had ended before,
     which it writes to `folder`, with a report beside them."""
@@ -98,7 +97,7 @@ def _view(recipes: Sequence[Recipe]) -> Any:
     if len(kinds) > 1:
         raise ValueError(f"a report is about runs on one kind of data, not on {' and '.join(sorted(kinds))}")
     if kinds == {"files"} and any(recipe.data.task == "regression" for recipe in recipes):
-        raise ValueError("there is no report of numbers of your own sequences; eirehn evaluate gives the figures")
+        raise ValueError("there is no report of numbers of your own sequences; eirehn evaluate gives the metrics")
     return VIEWS[recipes[0].data.task]
 
 

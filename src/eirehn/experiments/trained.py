@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -142,7 +143,8 @@ def histogram(run: Trained, depths: Iterable[Tensor]) -> DepthHistogram:
 def savings(runs: Sequence[Trained], measure: Measure, *, rounds: int) -> list[Saving]:
     """Metric, mean depth and time to read the test data of each run."""
     found = []
-    for run, milliseconds in zip(runs, _times(runs, rounds), strict=True):
+    times = milliseconds([_reading(run) for run in runs], rounds)
+    for run, time_to_read in zip(runs, times, strict=True):
         metric, depths = zip(*measure(run, None), strict=True)
         fixed = run.recipe.network.kind in FIXED
         found.append(
@@ -151,7 +153,7 @@ def savings(runs: Sequence[Trained], measure: Measure, *, rounds: int) -> list[S
                 group="fixed" if fixed else "elastic",
                 penalty=None if fixed else run.penalty,
                 depth=statistics.fmean(depths),
-                milliseconds=milliseconds,
+                milliseconds=time_to_read,
                 mean=statistics.fmean(metric),
                 std=spread(metric),
             )
@@ -159,15 +161,28 @@ def savings(runs: Sequence[Trained], measure: Measure, *, rounds: int) -> list[S
     return found
 
 
-@torch.no_grad()
-def _times(runs: Sequence[Trained], rounds: int) -> list[float]:
-    """Milliseconds of each run: medians of interleaved rounds, after one that warms up."""
-    times: list[list[float]] = [[] for _ in runs]
-    for _ in range(1 + rounds):
-        for run, taken in zip(runs, times, strict=True):
-            x, lengths = run.test.x.to(run.models[0].head.weight.dtype), run.test.lengths
-            begin = time.perf_counter()
-            for model in run.models:
-                model(x, lengths=lengths)
-            taken.append((time.perf_counter() - begin) * 1e3)
+def _reading(run: Trained) -> Callable[[], None]:
+    """Of the run's test data, by all of its models."""
+    x, lengths = run.test.x.to(run.models[0].head.weight.dtype), run.test.lengths
+
+    @torch.no_grad()
+    def read() -> None:
+        for model in run.models:
+            model(x, lengths=lengths)
+
+    return read
+
+
+def milliseconds(calls: Sequence[Callable[[], None]], rounds: int, patience: float = math.inf) -> list[float]:
+    """Of each call the median of `rounds`, in which they take turns, or of as many as `patience` seconds allow,
+    after one that compiles and warms up."""
+    times: list[list[float]] = [[] for _ in calls]
+    until = time.monotonic() + patience
+    for number in range(1 + rounds):
+        if number > 1 and time.monotonic() > until:
+            break
+        for call, taken in zip(calls, times, strict=True):
+            began = time.perf_counter()
+            call()
+            taken.append(1e3 * (time.perf_counter() - began))
     return [statistics.median(each[1:]) for each in times]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import statistics
 from dataclasses import dataclass, replace
@@ -17,8 +16,8 @@ from ..data.table import FileData
 from ..models import ELASTIC, FIXED, SHALLOW
 from ..report.tables import NAMES
 from ..training.config import LanguageOptimisation, Optimisation, Recipe
-from ..training.run import RunFolder
 from ..training.trainer import TASKS, make_model
+from .trained import Trained, learning_curve
 
 LAYERS = (*SHALLOW[1:], *FIXED, *ELASTIC)
 """What is compared unless asked otherwise: not ACT, which takes ten times as long, nor the plain RNN."""
@@ -206,9 +205,6 @@ def rates_around(rate: float) -> list[float]:
 
 def last_validation(folder: Path) -> list[float]:
     """The metric of each seed on validation data after the last epoch."""
-    run = RunFolder(folder)
-    result = run.read_result()
-    assert result is not None
-    with open(run.metrics, encoding="utf-8", newline="") as file:
-        values = [float(line[result["metric"]]) for line in csv.DictReader(file)]
-    return values[-len(result["values"]) :]
+    curve = learning_curve(Trained(folder))
+    assert curve.validation is not None  # trials hold data out
+    return [values[-1] for values in curve.validation]

@@ -108,7 +108,7 @@ def _name_axes(ax: Axes, classes: Sequence[str]) -> None:
     broad = max(len(line) for name in names for line in name.split("\n")) * number > 66
     ax.set_xticks(range(number), list(classes) if broad else names, rotation=90 if broad else 0)
     for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
-        label.set(parse_math=False, fontsize=7.5 if number <= NUMBERED else 6.0, color=MUTED, linespacing=1.0)
+        label.set(parse_math=False, fontsize=7.5 if number <= NUMBERED else 6.0, color=MUTED)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.grid(False)
@@ -214,34 +214,29 @@ def deepest(windows: Sequence[Window]) -> float:
 
 def window_panels(windows: Sequence[Window]) -> list[Panel]:
     """The signals, and beneath them the depth: one scale a group of signals, and one of depth, in all of them."""
-    limits: dict[str, Limits] = {}
-    for window in windows:
-        x = _signals(window)
-        for heading, members in signal_groups(window.names)[:MOST_GROUPS]:
-            part = x[:, [column for _, column in members]]
-            low, high = limits.get(heading, (np.inf, -np.inf))
-            limits[heading] = (
-                float(np.nanmin(part, initial=low, where=np.isfinite(part))),
-                float(np.nanmax(part, initial=high, where=np.isfinite(part))),
-            )
-    return [_window(window, limits, deepest(windows)) for window in windows]
+    drawn = signal_groups(windows[0].names)[:MOST_GROUPS]
+    every = np.concatenate([_signals(window) for window in windows])
+    limits = []
+    for _, members in drawn:
+        part = every[:, [column for _, column in members]]
+        finite = part[np.isfinite(part)]
+        limits.append((float(finite.min()), float(finite.max())) if len(finite) else None)
+    return [_window(window, drawn, limits, deepest(windows)) for window in windows]
 
 
 def _signals(window: Window) -> Floats:
     return np.stack([array(step) for step in window.signals])  # (T, X)
 
 
-def _window(window: Window, limits: dict[str, Limits], top: float) -> Panel:
-    drawn = signal_groups(window.names)[:MOST_GROUPS]
+def _window(window: Window, drawn: Sequence[Group], limits: Sequence[Limits | None], top: float) -> Panel:
     figure, axes = canvas((4.6, 0.55 + 0.82 * len(drawn) + 0.62), [1.0] * len(drawn) + [0.72], 8.0)
     x, steps = _signals(window), np.arange(1, len(window.signals) + 1)
-    for ax, (heading, members) in zip(axes, drawn, strict=False):
+    for ax, (heading, members), ends in zip(axes, drawn, limits, strict=False):
         for (_, column), colour, style in zip(members, COLOURS, STYLES, strict=False):
             ax.plot(steps, x[:, column], color=colour, linewidth=1.1, linestyle=style)
-        low, high = limits[heading]
-        if low <= high:
-            margin = 0.05 * (high - low) or 1.0
-            ax.set_ylim(low - margin, high + margin)
+        if ends is not None:
+            margin = 0.05 * (ends[1] - ends[0]) or 1.0
+            ax.set_ylim(ends[0] - margin, ends[1] + margin)
         _head(ax, heading)
     depth = array(window.depth)
     _draw_depth(axes[-1], depth, top)

@@ -93,7 +93,8 @@ def curve_panels(curves: Sequence[Curve], floor: float, metric: Metric, loss_nam
             scale_y(axes[0], *limits, log=metric.lower_is_better)
             axes[0].set_ylabel(axis_label(metric.on_validation, metric.metric_unit))
         if curve.loss is not None:
-            _draw_loss(axes[-1], epochs, seeds_of(curve.loss, kept), None if both else colour)
+            style = {"linewidth": 1.3, "linestyle": DASHED} if both else {}
+            _draw_seeds(axes[-1], epochs, seeds_of(curve.loss, kept), MUTED if both else colour, **style)
             scale_y(axes[-1], *losses, log=True)
             axes[-1].set_ylabel("loss" if both else loss_name)
         for ax in axes:
@@ -102,7 +103,8 @@ def curve_panels(curves: Sequence[Curve], floor: float, metric: Metric, loss_nam
             axes[0].tick_params(labelbottom=False)
             figure.align_ylabels()
         axes[-1].set_xlabel("epoch")
-        panels.append(Panel(_title(curve), figure, _curve_in_words(curve, metric.scale)))
+        lost = f": {curve.diverged} of {len(curve.seeds)} seeds diverged" if curve.diverged else ""
+        panels.append(Panel(curve.label + lost, figure, _curve_in_words(curve, metric.scale)))
     return panels
 
 
@@ -178,17 +180,6 @@ def _draw_metric(ax: Axes, epochs: Floats, curve: Curve, kept: list[int], scale:
     if curve.train is not None:
         train = mean_of_finite(seeds_of(curve.train, kept) * scale)
         ax.plot(epochs, train, color=MUTED, linewidth=1.1, linestyle=DASHED)
-
-
-def _draw_loss(ax: Axes, epochs: Floats, loss: Floats, colour: str | None) -> None:
-    """In the model's colour where nothing else is drawn."""
-    style = {} if colour else {"linewidth": 1.3, "linestyle": DASHED}
-    _draw_seeds(ax, epochs, loss, colour or MUTED, **style)
-
-
-def _title(curve: Curve) -> str:
-    lost = curve.diverged
-    return f"{curve.label}: {lost} of {len(curve.seeds)} seeds diverged" if lost else curve.label
 
 
 def _limits(curves: Sequence[Curve], floor: float, metric: Metric) -> tuple[float, float]:
