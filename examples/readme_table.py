@@ -11,7 +11,7 @@ import re
 import sys
 from pathlib import Path
 
-from eirehn.report.tables import markdown_table
+from eirehn.report.tables import comparison_table, markdown_table
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", "docs/choosing-a-layer.md", "docs/how-it-works.md", "docs/your-own-data.md")
@@ -21,9 +21,13 @@ TABLE = re.compile(r"(?P<begin><!-- (?P<file>results/[\w-]+\.json) -->\n).*?(?P<
 
 def with_tables(text: str, root: Path) -> str:
     def table(found: re.Match[str]) -> str:
-        results, name = json.loads((root / found["file"]).read_text("utf-8")), Path(found["file"]).stem
-        make = importlib.import_module(name).table if name in BENCHMARKS else markdown_table
-        return f"{found['begin']}{make(results).rstrip()}\n{found['end']}"
+        path = root / found["file"]
+        results, name = json.loads(path.read_text("utf-8")), path.stem.replace("-", "_")
+        if name in BENCHMARKS:
+            text = importlib.import_module(name).table(results)
+        else:
+            text = (comparison_table if name.startswith("compare_") else markdown_table)(results)
+        return f"{found['begin']}{text.rstrip()}\n{found['end']}"
 
     return TABLE.sub(table, text)
 

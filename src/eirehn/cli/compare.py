@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -69,6 +70,8 @@ def compare(given: list[str]) -> int:
     if asked.results is not None:
         write_json(asked.results, results)
     print(comparison_table(results))
+    if compared.base.data.task == "classification" and not asked.quick and find_spec("aeon") is None:
+        print("no row of MiniRocket: pip install aeon, and give the same command again for it")
     print(f"results: {folder / 'results.json'}")
     if has_report(compared.base):
         print(f"report: {folder / 'report.html'}")
