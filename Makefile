@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: run test fast test-gpu lint bench picture figures readme-table clean
+.PHONY: run test fast test-gpu lint bench picture figures docs readme-table clean
 
 run: $(READY)  ## the paper's synthetic experiment in small: a table and a report, in a few minutes
 	$(VENV)/bin/eirehn reproduce synthetic --quick
@@ -27,10 +27,13 @@ bench: $(READY)  ## speed of the layers beside the plain path and torch's LSTM
 	$(PY) benchmarks/speed.py
 
 picture: $(READY)  ## the picture in the README
-	$(PY) examples/elastic_gate.py --out docs/elastic-gate.png
+	$(PY) examples/elastic_gate.py --out docs/images/elastic-gate.png
 
 figures: $(READY)  ## Figures 2 and 3 of the paper, in docs/how-it-works.md
-	$(PY) docs/figures/draw.py --out docs
+	$(PY) docs/figures/draw.py --out docs/images
+
+docs: $(READY)  ## the documentation site, in site/; a warning is an error
+	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
 readme-table: $(READY)  ## the tables of README and documentation from results/
 	$(PY) examples/readme_table.py
@@ -45,4 +48,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) out runs dist build .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) out runs site dist build .pytest_cache .mypy_cache .ruff_cache

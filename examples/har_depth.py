@@ -1,7 +1,7 @@
 """Trains a classifier with the default settings on UCI HAR, and draws how many inner steps it spends on what.
 
     eirehn data har                      # once: fetches the data
-    python examples/har_depth.py --out docs/har-depth.png
+    python examples/har_depth.py --out docs/images/har-depth.png
 
 Drawn are the first test windows of four activities: what a phone at the waist measures, and under it the inner
 steps of each time step.

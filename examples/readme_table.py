@@ -14,7 +14,7 @@ from pathlib import Path
 from eirehn.report.tables import comparison_table, markdown_table
 
 ROOT = Path(__file__).parent.parent
-PAGES = ("README.md", "docs/choosing-a-layer.md", "docs/how-it-works.md", "docs/your-own-data.md")
+PAGES = ("README.md", "docs/choosing-a-layer.md", "docs/how-it-works.md", "docs/your-own-sequences.md")
 BENCHMARKS = ("elastic_depth", "explosion", "stability")  # which make the tables of their results themselves
 TABLE = re.compile(r"(?P<begin><!-- (?P<file>results/[\w-]+\.json) -->\n).*?(?P<end><!-- end -->\n)", re.DOTALL)
 

@@ -8,7 +8,7 @@ from inner_step import figure2
 from language_model import figure3
 
 parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("--out", type=Path, default=Path("docs"), help="the folder to write to")
+parser.add_argument("--out", type=Path, default=Path("docs/images"), help="the folder to write to")
 parser.add_argument("--format", choices=("svg", "pdf", "png"), default="svg", help="svg and pdf are vectors")
 arguments = parser.parse_args()
 arguments.out.mkdir(parents=True, exist_ok=True)
