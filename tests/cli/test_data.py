@@ -13,7 +13,7 @@ from eirehn.cli import main
 from eirehn.data import har
 from eirehn.data.download import Remote, data_dir
 
-REAL = data_dir()
+REAL = data_dir().resolve()
 needs_data = pytest.mark.skipif(not (REAL / "ptb").exists(), reason="Penn Treebank is not here: `eirehn data ptb`")
 
 
