@@ -48,13 +48,18 @@ def run(sequences, tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("run")
 @pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")  # torch's inductor on itself
-def test_the_code_of_deploying(sequences):
-    page = PAGES / "deploying.md"
-    text = page.read_text("utf-8")
-    blocks = list(BLOCK.finditer(text))
-    assert len(blocks) > 5
+@pytest.mark.parametrize(("page", "heading", "count"), [("deploying", "# Deploying", 10), ("training", "## Sweeps", 2)])
+def test_the_code_below_a_heading(page, heading, count, sequences):
+    pytest.importorskip("optuna")
+    path = PAGES / f"{page}.md"
+    text = path.read_text("utf-8")
+    begin = text.index(f"{heading}\n")
+    level = heading.split()[0]
+    end = text.find(f"\n{level} ", begin) if level != "#" else len(text)
+    blocks = list(BLOCK.finditer(text, begin, end))
+    assert len(blocks) == count
     names = dict(zip("Xy", sequences, strict=True))
     with eirehn.use_backend("auto"):  # what users get
         for block in blocks:
             above = text[: block.start(1)].count("\n")  # so that an error names the line of the page
-            exec(compile("\n" * above + block[1], str(page), "exec"), names)
+            exec(compile("\n" * above + block[1], str(path), "exec"), names)
