@@ -48,7 +48,9 @@ def run(sequences, tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("run")
 @pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")  # torch's inductor on itself
-@pytest.mark.parametrize(("page", "heading", "count"), [("deploying", "# Deploying", 10), ("training", "## Sweeps", 2)])
+@pytest.mark.parametrize(
+    ("page", "heading", "count"), [("deploying", "# Deploying", 10), ("training", "## Sweeps", 2)]
+)
 def test_the_code_below_a_heading(page, heading, count, sequences):
     pytest.importorskip("optuna")
     path = PAGES / f"{page}.md"
