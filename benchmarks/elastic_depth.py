@@ -56,7 +56,7 @@ def recipe(task: str, penalty: str, seed: int) -> Recipe:
     found = find(name)
     network = found.network
     if penalty == FULL:
-        network = replace(network, start={**network.start, "alpha": 0.05})
+        network = replace(network, start={**network.start, "alpha": 0.05, "decay_bias": -4.0, "decay_scale": 0.1})
     value = 0.0 if penalty == FULL else float(penalty)
     optimisation = replace(found.optimisation, epochs=epochs, depth_penalty=value)
     return replace(found, data=data, network=network, optimisation=optimisation, seeds=(seed,))

@@ -70,7 +70,7 @@ def run(update: str, seed: int) -> dict[str, Any]:
 
     def make(inputs: int, hidden: int) -> EIREHN:
         layer = EIREHN(inputs, hidden, max_depth=DEPTH, batch_first=True, weight_update=update)
-        layer.reset_parameters(alpha=0.05, gate_bias=0.0)
+        layer.reset_parameters(alpha=0.05, gate_bias=0.0, decay_bias=-4.0, decay_scale=0.1)
         return layer
 
     torch.manual_seed(seed)

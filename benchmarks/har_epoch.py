@@ -73,7 +73,12 @@ def main() -> None:
     x, target = torch.randn(BATCH, 128, 9, device=device), torch.randint(0, 6, (BATCH,), device=device)
     ours = SequenceModel(
         SequenceNetwork(
-            "EIREHN", 48, max_depth=4, shortcut=True, weight_update="paper", start={"alpha": 0.05, "gate_bias": 0.0}
+            "EIREHN",
+            48,
+            max_depth=4,
+            shortcut=True,
+            weight_update="paper",
+            start={"alpha": 0.05, "gate_bias": 0.0, "decay_bias": -4.0, "decay_scale": 0.1},
         ),
         9,
         6,

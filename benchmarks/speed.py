@@ -76,7 +76,7 @@ def build(case: Case, device: str) -> nn.Module:
     layer = eirehn.EIREHN(case.inputs, case.hidden, max_depth=case.depth, weight_update="paper")
     # Gates that stay open for 13 inner steps, or that are all shut from a given one on, whatever the input.
     if case.open_for is None:
-        layer.reset_parameters(alpha=0.05, gate_bias=0.0)
+        layer.reset_parameters(alpha=0.05, gate_bias=0.0, decay_bias=-4.0, decay_scale=0.1)
     else:
         alpha = 0.66 / (case.open_for - 0.5)
         layer.reset_parameters(alpha=alpha, gate_bias=0.0, decay_bias=-20.0, decay_scale=0.0)

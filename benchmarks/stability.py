@@ -74,7 +74,7 @@ SAMPLES = 16  # sequences that gradients are measured on
 
 def flat_gates(input_size: int, hidden_size: int) -> EIREHN:
     layer = EIREHN(input_size, hidden_size, max_depth=DEPTH, batch_first=True, weight_update="paper")
-    layer.reset_parameters(alpha=0.05, gate_bias=0.0)
+    layer.reset_parameters(alpha=0.05, gate_bias=0.0, decay_bias=-4.0, decay_scale=0.1)
     return layer
 
 

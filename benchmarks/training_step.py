@@ -109,7 +109,11 @@ def cases() -> dict[str, Recipe]:
     har = Recipe(
         name="har-ei-rehn-48",
         network=SequenceNetwork(
-            "EIREHN", 48, max_depth=4, weight_update="paper", start={"alpha": 0.05, "gate_bias": 0.0}
+            "EIREHN",
+            48,
+            max_depth=4,
+            weight_update="paper",
+            start={"alpha": 0.05, "gate_bias": 0.0, "decay_bias": -4.0, "decay_scale": 0.1},
         ),
         data=signals(),
         optimisation=ClassifierOptimisation(batch_size=200),

@@ -103,7 +103,8 @@ def rhn_step(system: str, p: Params, x: Array, h: Array, max_depth: int, x_mask:
 def rehn_step(
     update: str, p: Params, x: Array, h: Array, max_depth: int, x_mask: Array, h_mask: Array
 ) -> tuple[Array, int, float]:
-    """Algorithm 1 (Eqs. 9-22): h[t], the depth R_t and the cost, the mean over units of sum_r d^r."""
+    """Algorithm 1 (Eqs. 9-22): h[t], the depth R_t and the cost, the largest root r of d^r = 0 over the units,
+    which above R = max_depth + 1 grows as R (1 + log(r / R))."""
     size = h.size
     halves = slice(0, size), slice(size, 2 * size)
     alpha, beta = softplus(p["alpha_hat"]), sigm(p["beta_hat"])  # Eqs. 13, 12
@@ -114,7 +115,10 @@ def rehn_step(
     if update != "none":
         s, g_hat, z = p["s_0"], p["g_0"], p["z_0"]
 
-    depth, cost = 0, np.zeros(size)
+    with np.errstate(invalid="ignore"):  # of a NaN gate
+        root = np.max(np.logaddexp(np.log(beta), alpha) / (alpha + alpha_t))
+    cost = min(root, max_depth + 1) + (max_depth + 1) * max(np.log(root / (max_depth + 1)), 0.0)
+    depth = 0
     for r in range(1, max_depth + 1):
         d = elastic_gate(alpha, beta, alpha_t, r)
         if r > 1:
@@ -135,8 +139,8 @@ def rehn_step(
         s, g_hat = np.tanh(pre[0]), sigm(pre[1])  # Eqs. 16, 22
         g = d * g_hat  # Eq. 10
         h = np.where(d == 0, h, g * s + (1 - g) * h)  # Eq. 9
-        depth, cost = r, cost + d
-    return h, depth, float(cost.mean())
+        depth = r
+    return h, depth, float(cost)
 
 
 def weight_step(update: str, p: Params, rows: slice, z: Array, last: Weight) -> tuple[Weight, Weight]:

@@ -63,7 +63,11 @@ def test_the_recipe_is_that_of_the_reading_in_fewer_epochs() -> None:
         assert (o.decay, o.recurrent_rate, o.shift, o.average) == slower
         drops = (n.word_dropout, n.input_dropout, n.hidden_dropout, n.output_dropout)
         assert drops == (0.25, 0.75, 0.25, 0.75)
-        own = {"gate_bias": -1.0, "alpha": 0.25} if n.kind == "EIREHN" else {"gate_bias": -2.0}
+        own = (
+            {"gate_bias": -1.0, "alpha": 0.25, "decay_bias": -4.0, "decay_scale": 0.1}
+            if n.kind == "EIREHN"
+            else {"gate_bias": -2.0}
+        )
         assert n.start == {"weight_bound": 0.04, **own}
         assert n.tied
         assert n.num_layers == 1

@@ -39,6 +39,8 @@ class RecurrentCell(nn.Module):
     reset_parameters: Callable[..., None]
     parameter_names: tuple[str, ...] = ()
     max_depth: int
+    depth_cost: Callable[..., Tensor] | None = None
+    """Where an elastic gate decides the depth: the differentiable cost of it, in place of `Step.cost`."""
 
     def __init__(self, input_size: int, hidden_size: int, *, state_size: int | None = None) -> None:
         super().__init__()
@@ -105,10 +107,11 @@ class RecurrentCell(nn.Module):
             for part in parts:
                 check_cell_state(name, part, input, self.hidden_size, self.weight())
             h = torch.cat(parts, -1).to(self.weight().dtype).reshape(-1, self.state_size)  # (B, S)
+        most = self.resolve_depth(max_depth)
         step = self.step(
             self.project(x),
             h,
-            max_depth=self.resolve_depth(max_depth),
+            max_depth=most,
             constants=self.constants(),
             with_cost=return_cost,
         )
@@ -118,7 +121,8 @@ class RecurrentCell(nn.Module):
         if return_depth:
             results.append(depth)
         if step.cost is not None:
-            results.append(step.cost if batched else step.cost[0])
+            cost = self.depth_cost(x, h, most) if self.depth_cost is not None else step.cost
+            results.append(cost if batched else cost[0])
         return results[0] if len(results) == 1 else tuple(results)
 
 

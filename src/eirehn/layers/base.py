@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import PackedSequence
 from .._internal.checks import boolean, check_layer_input, check_layer_state, positive_int, probability
 from ..cells import RecurrentCell
 from ..cells.base import stops_by_data
-from ..ops import Scan, scan
+from ..ops import Scan, by_step, masked_rows, scan, states_before
 from .rows import Rows
 
 
@@ -100,8 +100,9 @@ class RecurrentLayer(nn.Module):
                 depth, at most that depth.
             return_depth: append the inner steps taken, int64 of shape (layers · directions, T, B), with
                 `batch_first` (…, B, T), unbatched (…, T); 0 where a packed sequence has ended.
-            return_cost: append the cost of depth, of the same shape: the mean over units of Σ_r d^r. It is
-                differentiable; add a multiple of its mean to the loss for a cheaper model.
+            return_cost: append the cost of depth, of the same shape: a differentiable form of the depth, which is
+                `⌈cost⌉ − 1` up to `max_depth`; with fixed depth the depth, with ACT the ponder cost. Add a share
+                of its mean to the loss for a cheaper model.
         """
         rows = self._rows(input)
         states = self._initial_states(hx, rows)
@@ -133,21 +134,26 @@ class RecurrentLayer(nn.Module):
             for direction in range(self.num_directions):
                 index = layer * self.num_directions + direction
                 cell = cells[index]
+                most = cell.resolve_depth(max_depth)
                 if inputs is not None:
                     inputs.append(data)
-                scans.append(
-                    scan(
-                        cell,
-                        data,
-                        rows.batch_sizes,
-                        states[index],
-                        max_depth=cell.resolve_depth(max_depth),
-                        reverse=direction == 1,
-                        x_mask=_mask(self.input_dropout, states[index], cell.input_size, training),
-                        h_mask=_mask(self.hidden_dropout, states[index], cell.hidden_size, training),
-                        with_cost=with_cost,
-                    )
+                found = scan(
+                    cell,
+                    data,
+                    rows.batch_sizes,
+                    states[index],
+                    max_depth=most,
+                    reverse=direction == 1,
+                    x_mask=(x_mask := _mask(self.input_dropout, states[index], cell.input_size, training)),
+                    h_mask=(h_mask := _mask(self.hidden_dropout, states[index], cell.hidden_size, training)),
+                    with_cost=with_cost and cell.depth_cost is None,
                 )
+                if with_cost and cell.depth_cost is not None:
+                    before = states_before(found.out, rows.batch_sizes, states[index], reverse=direction == 1)
+                    h_rows = masked_rows(before, h_mask, rows.batch_sizes)
+                    cost = cell.depth_cost(masked_rows(data, x_mask, rows.batch_sizes), h_rows, most)  # (N,)
+                    found = found._replace(cost=by_step(cost, rows.batch_sizes))
+                scans.append(found)
             last = scans[-self.num_directions :]
             data = torch.cat([each.out for each in last], -1) if self.bidirectional else last[0].out
         return data, scans

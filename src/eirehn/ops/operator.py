@@ -17,7 +17,6 @@ from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from torch._C._functorch import _add_batch_dim, _unwrap_batched, is_legacy_batchedtensor
 from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
@@ -25,7 +24,7 @@ from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 from ..cells import EIREHNCell, RecurrentCell
 from ..cells.base import at_least_float32, traced, transformed
 from . import dispatch, kernels
-from .reference import Scan, gradients, masked_rows, unfused
+from .reference import Scan, by_step, gradients, masked_rows, unfused
 from .weights import Arguments, Weights, halved, weights_of
 
 if TYPE_CHECKING:
@@ -115,14 +114,6 @@ def final_rows(out: Tensor, batch_sizes: list[int], reverse: bool) -> Tensor:
     for start, size in zip(accumulate(batch_sizes, initial=0), batch_sizes, strict=False):
         rows[:size] = range(start, start + size)
     return out.index_select(0, torch.tensor(rows, device=out.device))
-
-
-def by_step(values: Tensor, batch_sizes: list[int]) -> Tensor:
-    """(N,) as (T, B), 0 where a sample has ended."""
-    batch = batch_sizes[0]
-    if batch_sizes[-1] == batch:
-        return values.reshape(len(batch_sizes), batch)
-    return torch.stack([F.pad(row, (0, batch - row.size(0))) for row in values.split(batch_sizes)])
 
 
 _TENSORS = "Tensor u, Tensor h0, Tensor? mask, " + ", ".join(

@@ -100,8 +100,10 @@ def steps(
 
 def states_before(out: Tensor, batch_sizes: list[int], first: Tensor, *, reverse: bool = False) -> Tensor:
     """The state each step started from, (N, H), given all states `out` (N, H) and the first ones (B, H)."""
+    batch, steps = batch_sizes[0], range(len(batch_sizes))
+    if batch_sizes[-1] == batch:
+        return torch.cat([out[batch:], first] if reverse else [first, out[:-batch]])
     outs = out.split(batch_sizes)
-    steps = range(len(batch_sizes))
     before: dict[int, Tensor] = {}
     previous, known = first, 0  # the first `known` rows of `previous` come from a step, the others start here
     for t in reversed(steps) if reverse else steps:
@@ -157,6 +159,14 @@ def gradients(results: Sequence[Tensor], above: Sequence[Tensor | None], below: 
 def in_rows(values: Tensor, batch_sizes: list[int]) -> Tensor:
     """(T, B) as (N,): of each step the samples still running."""
     return torch.cat([row[:size] for row, size in zip(values, batch_sizes, strict=True)])
+
+
+def by_step(values: Tensor, batch_sizes: list[int]) -> Tensor:
+    """(N,) as (T, B), 0 where a sample has ended."""
+    batch = batch_sizes[0]
+    if batch_sizes[-1] == batch:
+        return values.reshape(len(batch_sizes), batch)
+    return torch.stack([F.pad(row, (0, batch - row.size(0))) for row in values.split(batch_sizes)])
 
 
 class Frame(nn.Module):

@@ -41,7 +41,7 @@ ZAREMBA = LanguageOptimisation(
     clip=10.0,
 )
 START = {"weight_bound": 0.04, "gate_bias": -2.0}
-STEEP = {"weight_bound": 0.04, "gate_bias": -1.0, "alpha": 0.25}
+STEEP = {"weight_bound": 0.04, "gate_bias": -1.0, "alpha": 0.25, "decay_bias": -4.0, "decay_scale": 0.1}
 """EI-REHN's by SGD. The paper does not say where its elastic gates start; from ones that fall slowly (0.05) with
 RHN's gate bias of -2, and a rate that fell faster, it diverged. Tried with 1200 units and depths 2, 4 and 5."""
 HIGHWAY = LanguageNetwork(
@@ -55,7 +55,7 @@ OURS = LanguageNetwork(
     hidden_dropout=0.45,
     output_dropout=0.75,
     step_masks=True,
-    start={**START, "alpha": 0.05},
+    start={**START, "alpha": 0.05, "decay_bias": -4.0, "decay_scale": 0.1},
 )
 RECURSIVE = replace(OURS, hidden_size=1200, hyper_size=600, weight_update="recursive")
 MELIS = LanguageOptimisation(

@@ -16,8 +16,9 @@ PENALTIES = (0.0, 0.01, 0.03, 0.1, 0.3)
 WEIGHT_UPDATES = ("paper", "recursive", "additive", "scaling", "outer", "none")
 NAMES = {"EIREHN": "ei-rehn"}
 
+LOCAL = {"decay_bias": -4.0, "decay_scale": 0.1}  # hardly any local decay
 # Chosen on validation data: the depth of the generator jumps at certain radii, and sharp units learn that sooner.
-SHARP = {"alpha": 0.02, "gate_bias": -0.5, "input_scale": 30.0, "gate_scale": 6.0}
+SHARP = {"alpha": 0.02, "gate_bias": -0.5, "input_scale": 30.0, "gate_scale": 6.0} | LOCAL
 STARTS = {
     "RHN": {"gate_bias": 0.0},  # better than their authors' −2, and stabler
     "SRHN": {"gate_bias": 0.0},  # for RHN's sake; −2 did as well in the search
@@ -45,7 +46,7 @@ def adaptive_computation_time() -> Recipe:
 def penalised() -> list[Recipe]:
     """EI-REHN-20 from gates that fall slowly, which keeps more of its depth open, with a depth penalty from none to
     large."""
-    start = {"alpha": 0.05, "gate_bias": 0.0}
+    start = {"alpha": 0.05, "gate_bias": 0.0} | LOCAL
     elastic = SequenceNetwork("EIREHN", 20, max_depth=6, weight_update="paper", start=start)
     return [
         Recipe(

@@ -25,7 +25,7 @@ OPTIMIZERS = ("adam", "adamw", "sgd", "soap")
 SCHEDULES = ("constant", "cosine", "decay")
 PRECISIONS = ("32-true", "64-true", "bf16-mixed")
 STRATEGIES = ("auto", "ddp")
-DEPTH_PENALTIES = {"regression": 0.03, "classification": 1.0, "language": 0.01}
+DEPTH_PENALTIES = {"regression": 0.01, "classification": 0.03, "language": 0.003}
 """Of recipes for your own data and of estimators: depth varies with the input, at no loss
 (`benchmarks/elastic_depth.py`)."""
 
@@ -59,9 +59,9 @@ class Optimisation:
     clip: float | None = None
     """Each member's gradient is scaled down to this norm."""
     depth_penalty: float = 0.0
-    """What an inner step costs, as a share of the loss. The cost of depth is the gates' openness, summed over the
-    inner steps and averaged over the units; as far as it is above a half, times this share of the loss of the
-    moment, it is added to the loss. The larger, the fewer inner steps."""
+    """What an inner step beyond the first costs, as a share of the current loss: the larger, the fewer inner
+    steps. The mean cost of depth (`return_cost` of a layer), less one, times this share of the loss is added to
+    the loss."""
     early: float = 0.0
     """Share of the training steps that stop the network after fewer inner steps than max_depth: after r of them r
     times as often as after one. So it is of use whenever it is stopped."""

@@ -302,13 +302,13 @@ class Task(pl.LightningModule):
 
 
 def excess(errors: Tensor, cost: Tensor, share: float) -> Tensor:
-    """What each member's depth costs above a half, in its loss of the moment: a share of the loss, whatever its
-    scale. Not down to no inner step at all, from where gates that have closed do not come back."""
+    """What each member's depth costs beyond one, times its current loss: a share of the loss, whatever its scale.
+    Not below one, since gates that have closed altogether have no gradient."""
     of_batch = torch.stack([errors, cost]).detach()
     if distributed.is_available() and distributed.is_initialized():  # of the batch of all processes
         of_batch = of_batch * (share / distributed.get_world_size())
         distributed.all_reduce(of_batch)
-    return of_batch[0] * (of_batch[1] > 0.5) * (cost - 0.5)
+    return of_batch[0] * (of_batch[1] > 1) * (cost - 1)
 
 
 def mean_over_steps(values: Tensor, lengths: Tensor | None) -> Tensor:
