@@ -83,11 +83,8 @@ def parse(parser: Parser, given: Sequence[str]) -> Any:
 def underscored(given: Sequence[str]) -> list[str]:
     """The names of flags as the parser knows them; values are left alone."""
     end = given.index("--") if "--" in given else len(given)
-    flags = [re.sub(r"(?<=\w)-", "_", word.partition("=")[0]) for word in given[:end]]
-    return [
-        flag + word[len(flag) :] if word.startswith("--") else word
-        for flag, word in zip(flags, given[:end], strict=True)
-    ] + list(given[end:])
+    names = [re.sub(r"^--[^=]+", lambda flag: f"--{flag[0][2:].replace('-', '_')}", word) for word in given[:end]]
+    return [*names, *given[end:]]
 
 
 def written(value: Any) -> str:
@@ -128,10 +125,10 @@ def _plainly(parser: Parser, message: str) -> str:
         near = difflib.get_close_matches(name, [action.dest for action in parser._actions], n=1)
         return f"there is no field {name}{_meant(near)}"
     key = re.match(r'Parser key "([\w.]+)":', message)
-    kinds = [KINDS[kind] for kind in re.findall(r"Expected a <class '([\w.]+)'>", message) if kind in KINDS]
-    given = re.search(r"(?:Got|Given) value: (.*?)(?: - Expected a <class|$)", message)
+    kinds = [KINDS[kind] for kind in re.findall(r"Expected an? (?:<class ')?([\w.]+)", message) if kind in KINDS]
+    given = re.search(r"(?:Got|Given) value: ?(.*?)(?: - Expected an? |$)", message)
     if key and kinds and given:
-        return f"--{key[1]} must be {' or '.join(dict.fromkeys(kinds))}, got {given[1]}"
+        return f"--{key[1]} must be {' or '.join(dict.fromkeys(kinds))}, got {given[1] or 'nothing'}"
     for pattern, plain in PLAIN.items():
         if re.fullmatch(pattern, message):
             message = re.sub(pattern, plain, message)

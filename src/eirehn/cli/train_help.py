@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
 from collections.abc import Mapping
-from dataclasses import fields
 
 from .parser import Parser, hyphenated, written
 
@@ -57,63 +54,71 @@ COMMON = {
         "--hardware.precision": "32-true, 64-true or bf16-mixed",
     },
 }
-FILES = {
-    "task": "classification or regression",
-    "target": "column or array to predict",
-    "values": "columns of the signals; default all others",
-    "sequence": "column that says which sequence a row is of",
-    "time": "column that orders the rows of a sequence",
-    "group": "column or array whose values stay together",
-    "split": "column or array: train, validation or test",
-    "channels": "values of a time step in a wide file",
-    "ragged": "sequences end where only gaps follow",
-    "delimiter": "separator of a CSV file, or tab",
-    "encoding": "encoding of a CSV file",
-    "validation": "share of the sequences for validation",
-    "test": "share of the sequences for the test",
-    "seed": "seed of the division into those",
-    "standardise": "scale signals to mean 0 and deviation 1",
-    "class_weights": "balanced: weigh classes equally; or none",
+_TOKENS = {"steps": "tokens of a training sequence", "first": "train on this many tokens; default all"}
+DATA = {
+    "files": {
+        "path": "npz, CSV or Parquet file",
+        "task": "classification or regression",
+        "target": "column or array to predict",
+        "values": "columns of the signals; default all others",
+        "sequence": "column that says which sequence a row is of",
+        "time": "column that orders the rows of a sequence",
+        "group": "column or array whose values stay together",
+        "split": "column or array: train, validation or test",
+        "channels": "values of a time step in a wide file",
+        "ragged": "sequences end where only gaps follow",
+        "delimiter": "separator of a CSV file, or tab",
+        "encoding": "encoding of a CSV file",
+        "validation": "share of the sequences for validation",
+        "test": "share of the sequences for the test",
+        "seed": "seed of the random split",
+        "standardise": "scale signals to mean 0 and deviation 1",
+        "class_weights": "none, or balanced: weigh classes equally",
+    },
+    "har": {
+        "held_out": "people held out for validation",
+        "seed": "seed of their choice",
+        "standardise": "scale signals to mean 0 and deviation 1",
+        "frame": "time steps read at once",
+        "tilt": "augmentation: rotation, in degrees",
+        "gain": "augmentation: deviation of a scaling",
+        "windows": "number of training windows; default all",
+    },
+    "ptb": _TOKENS,
+    "synthetic": {
+        "noise_std": "standard deviation of the noise",
+        "train": "number of training sequences",
+        "validation": "number of validation sequences",
+        "test": "number of test sequences",
+        "seed": "seed of the sequences",
+        "turn": "augmentation: quarter turns",
+    },
+    "text": {
+        **_TOKENS,
+        "level": "word or char",
+        "most": "size of the vocabulary; default all tokens",
+        "encoding": "encoding of the files",
+    },
 }
-WIDTH, INDENT = 80, 36
+"""The flags of data, by kind."""
+SHOWN = {"--data.path": "--data"}
+INDENT = 36
 
 
 def short_help(parser: Parser, recipe: str | None, kind: str) -> str:
     """The help of a recipe whose data are of this kind."""
-    from ..training.config import data_kind
-
-    names = [field.name for field in fields(data_kind(kind)) if field.name != "sha256"]
-    data = {f"--data.{name}": FILES.get(name, "") if kind == "files" else "" for name in names}
-    if kind == "files":
-        data = {"--data": "npz, CSV or Parquet file"} | {flag: data[flag] for flag in data if flag != "--data.path"}
-    if kind == "text":
-        given = [f"--data.{part}" for part in ("train", "validation", "test")]
-        data = {"--text": "three files: training, validation, test"} | {
-            flag: data[flag] for flag in data if flag not in given
-        }
-    groups = {"Run": COMMON["Run"], "Data": data, **COMMON}
+    texts = {"--text": "training, validation and test files"} if kind == "text" else {}
+    data = {SHOWN.get(f"--data.{name}", f"--data.{name}"): text for name, text in DATA[kind].items()}
+    groups = {"Run": COMMON["Run"], "Data": texts | data, **COMMON}
     lines = [line for title, flags in groups.items() for line in _group(parser, title, flags)]
-    shown = f"values of the recipe {recipe}" if recipe else "default values; with --recipe NAME, those of a recipe"
-    return "\n".join(
-        [
-            f"{USAGE}\nTrains a recipe. Common flags and their {shown}:",
-            *lines,
-            "\nall fields: `eirehn train --help-all`",
-        ]
-    )
+    of = f"with the values of the recipe {recipe}" if recipe else "with default values (--recipe NAME shows others)"
+    end = "all fields: `eirehn train --help-all`"
+    return "\n".join([f"{USAGE}\nTrains the model of a recipe.\n\nCommon flags, {of}:", *lines, "", end])
 
 
 def _group(parser: Parser, title: str, flags: Mapping[str, str]) -> list[str]:
-    actions, defaults = {each.dest: each for each in parser._actions}, parser.get_defaults()
-    lines = ["", f"{title}:"]
+    defaults, lines = parser.get_defaults(), ["", f"{title}:"]
     for flag, text in flags.items():
-        field = parser.short.get(flag, flag)[2:]
-        shown = f"  {hyphenated(flag)} {written(defaults.get(field))}".ljust(INDENT - 2) + "  "
-        text = text or _first_sentence(actions[field].help or "")
-        lines += textwrap.wrap(text, WIDTH, initial_indent=shown, subsequent_indent=" " * INDENT)
+        value = written(defaults.get(parser.short.get(flag, flag)[2:]))
+        lines.append(f"{f'  {hyphenated(flag)} {value}':{INDENT - 2}}  {text}")
     return lines
-
-
-def _first_sentence(text: str) -> str:
-    first = re.split(r"\.(?:\s|$)", " ".join(text.split()))[0]
-    return first[:1].lower() + first[1:] if first[1:2].islower() else first
