@@ -26,12 +26,12 @@ MISTAKES = {
     "train --config nowhere.yaml": "nowhere.yaml",
     "train --no_such_flag 1": "unknown flag --no-such-flag",
     "train --network.hidden_size -3": "hidden_size must be greater than zero, got -3",
-    "train --network.hidden_size many": "hidden_size",
+    "train --network.hidden_size many": "--network.hidden-size must be a whole number, got many",
     "train --network.hidden_size 100000000": "not enough memory",
     "train --network.kind QRNN": "kind must be one of RNN",
     "train --network.start {alpah:0.1}": "start",
     "train --network.calibrated true": "--network.calibrated is for language",
-    "train --optimisation.learning_rate nan": "learning_rate",
+    "train --lr nan": "--optimisation.learning-rate must be a number, got nan",
     "train --optimisation.optimizer adagrad": "optimizer must be one of adam",
     "train --seeds [1,1]": "seeds must be different",
     "train --seeds [4294967296]": "below 2**32",
@@ -43,7 +43,7 @@ MISTAKES = {
     "train --recipe lm --text a.txt b.txt": "three files",
     "train --recipe lm --text a.txt b.txt c.txt": "a.txt",
     "train --recipe lm --text a b c --level line": "level must be one of",
-    "train --level char": "--level is for your own texts: --text",
+    "train --level char": "--level is for data of kind text",
     "train --recipe classify": "data.path must name an npz, CSV or Parquet file",
     "train --recipe classify --data none.csv": "there is no file",
     "train --recipe classify --data my.pickle": "path must end in .npz",
@@ -145,8 +145,8 @@ def test_a_run_without_a_model(language_run: Path, tmp_path: Path, capsys: pytes
 
 
 MISSING = {
-    "train": ("pytorch_lightning", "train"),
     "recipes": ("jsonargparse", "train"),
+    "train --name a": ("pytorch_lightning", "train"),
     "reproduce figure1": ("matplotlib", "report"),
     "reproduce synthetic": ("jinja2", "report"),  # before anything is trained
 }
@@ -178,12 +178,11 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == eirehn.__version__
-    said = {"train": "The largest learning rate of the schedule.", "compare": "--layers"}
     for command in COMMANDS:
         with pytest.raises(SystemExit) as ended:
-            main([command, "--help"])
+            raise SystemExit(main([command, "--help"]))
         assert ended.value.code == 0
-        assert said.get(command, f"usage: eirehn {command}") in " ".join(capsys.readouterr().out.split())
+        assert capsys.readouterr().out.startswith(f"usage: eirehn {command}")
 
 
 def test_letters_a_terminal_does_not_have(tmp_path: Path) -> None:

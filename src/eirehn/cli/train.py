@@ -36,8 +36,7 @@ def train(given: list[str]) -> int:
         print(USAGE + EXAMPLES, end="")
         return 2
     flags = _flags(given)
-    wants_help = "--help" in flags
-    if "--resume" in flags and not wants_help:
+    if "--resume" in flags and "--help" not in flags:
         return _resume(flags)
     parser = make_parser(train, usage="eirehn train [flags]")
     parser.short = SHORT
@@ -48,9 +47,8 @@ def train(given: list[str]) -> int:
     parser.add_argument("--text", nargs=3, metavar=("TRAIN", "VALIDATION", "TEST"), help="Your own texts")
     parser.add_argument("--help_all", action="help", help="Show all fields and exit")
     first = {flag: values[0] for flag, values in flags.items() if values}
-    # The recipe of texts, unless another one or a YAML file is given.
     text = first.get("--data.kind") == "text" and "--config" not in first
-    name = first.get("--recipe", "lm" if text else None)
+    name = first.get("--recipe", "lm" if text else None)  # texts have a recipe of their own
     start = Recipe() if name is None else find(name)
     kind = _data_field("kind", first) or start.data.kind
     task = _task(first, kind, start)
@@ -68,7 +66,7 @@ def train(given: list[str]) -> int:
         parts = ("network.", "optimisation.")
         defaults = {name: each for name, each in defaults.items() if not name.startswith(parts) or name in known}
     parser.set_defaults(_of_network(defaults, first.get("--network.kind")))
-    if wants_help:
+    if "--help" in flags:
         print(short_help(parser, name, kind))
         return 0
     asked = parse(parser, _words(flags))
@@ -80,7 +78,7 @@ def train(given: list[str]) -> int:
 
 
 def _flags(given: Sequence[str]) -> dict[str, list[str]]:
-    """The values of each flag, by its full name; of a flag given twice the last ones."""
+    """The values of each flag, by its full name. If a flag is given twice, its last values count."""
     flags: dict[str, list[str]] = {}
     for word in underscored(["--help" if word == "-h" else word for word in given]):
         if word.startswith("--"):
@@ -93,12 +91,13 @@ def _flags(given: Sequence[str]) -> dict[str, list[str]]:
     file = "".join(flags.get("--data", [])[:1])
     if file and not file.startswith("{") and Path(file).suffix.lower() not in YAML:
         flags["--data.path"] = flags.pop("--data")
-    if "--text" in flags and "--help" not in flags:
+    if "--text" in flags:
         files = flags.pop("--text")
-        if len(files) != 3:
+        if len(files) != 3 and "--help" not in flags:
             raise UsageError("--text takes three files: for training, validation and test")
-        named = {f"--data.{part}": file for part, file in zip(("train", "validation", "test"), files, strict=True)}
-        flags |= {"--data.kind": ["text"]} | {flag: [str(Path(file).absolute())] for flag, file in named.items()}
+        parts = zip(("train", "validation", "test"), files, strict=False)
+        named = {f"--data.{part}": [str(Path(file).absolute())] for part, file in parts}
+        flags |= {"--data.kind": ["text"], **named}
     return flags
 
 
@@ -187,7 +186,7 @@ def _check_flags(flags: Mapping[str, Sequence[str]], kind: str, task: str) -> No
             raise UsageError(f"{hyphenated(flag)} is for {' and '.join(tasks)}, and these data are for {task}")
         kinds = [name for name, cls in DATA.items() if flag in {f"--data.{each.name}" for each in fields(cls)}]
         if kinds and kind not in kinds:
-            shown = hyphenated("--data" if flag == "--data.path" else flag)
+            shown = hyphenated({full: short for short, full in SHORT.items()}.get(flag, flag))
             raise UsageError(
                 f"{shown} is for data of kind {' or '.join(kinds)}, and these are of kind {kind}; for your own "
                 "file give --recipe classify or regress, for texts --text TRAIN VALIDATION TEST"
