@@ -54,6 +54,24 @@ def test_hyphens_and_underscores_are_the_same(recipe_of) -> None:
     assert start["gate_bias"] == -1.5
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "evaluate nowhere --max-depth 3",
+        "generate nowhere --top-p 0.5 --show-depth --max-depth 2",
+        "score nowhere none.txt --max-depth 2",
+        "compare none.csv --tuning-epochs 2 --data.class-weights none",
+    ],
+)
+def test_hyphens_and_underscores_are_the_same_in_other_commands(
+    line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both get as far as the file or folder that does not exist."""
+    said = refused(line, capsys)
+    assert said == refused(re.sub(r"(?<=\w)-(?=\w)", "_", line), capsys)
+    assert "flag" not in said
+
+
 def test_values_are_left_alone(recipe_of) -> None:
     assert underscored(["a-b", "--a-b=c-d", "--a.b-c", "e-f", "-x", "--", "--g-h"]) == [
         *("a-b", "--a_b=c-d", "--a.b_c", "e-f", "-x", "--", "--g-h")
