@@ -18,65 +18,65 @@ from eirehn._internal.files import RunError, write_json
 from eirehn.cli import COMMANDS, main
 
 MISTAKES = {
-    "frobnicate": "there is no command 'frobnicate'",
+    "frobnicate": "unknown command 'frobnicate'",
     "trian": "did you mean 'train'?",
     "train --recipe synthetic-ei-rhen-20": "did you mean 'synthetic-ei-rehn-20'?",
     "train --recipe=": "there is no recipe ''",
     "train --name=": "name must be text",
     "train --config nowhere.yaml": "nowhere.yaml",
-    "train --no_such_flag 1": "no_such_flag",
+    "train --no_such_flag 1": "unknown flag --no-such-flag",
     "train --network.hidden_size -3": "hidden_size must be greater than zero, got -3",
-    "train --network.hidden_size many": "hidden_size",
+    "train --network.hidden_size many": "--network.hidden-size must be a whole number, got many",
     "train --network.hidden_size 100000000": "not enough memory",
     "train --network.kind QRNN": "kind must be one of RNN",
     "train --network.start {alpah:0.1}": "start",
     "train --network.calibrated true": "--network.calibrated is for language",
-    "train --optimisation.learning_rate nan": "learning_rate",
+    "train --lr nan": "--optimisation.learning-rate must be a number, got nan",
     "train --optimisation.optimizer adagrad": "optimizer must be one of adam",
     "train --seeds [1,1]": "seeds must be different",
     "train --seeds [4294967296]": "below 2**32",
     "train --hardware.precision 8-bit": "precision must be one of",
     "train --hardware.strategy ddp_fork": "strategy must be one of auto, ddp",
-    "train --resume nowhere --optimisation.epochs 5": "nowhere is no run",
+    "train --resume nowhere --epochs 5": "nowhere is no run",
     "train --init nothing": "nothing holds no trained model",
     "train --recipe lm": "--text TRAIN VALIDATION TEST",
     "train --recipe lm --text a.txt b.txt": "three files",
     "train --recipe lm --text a.txt b.txt c.txt": "a.txt",
     "train --recipe lm --text a b c --level line": "level must be one of",
-    "train --level char": "--level is for your own texts: --text",
+    "train --level char": "--level is for data of kind text",
     "train --recipe classify": "data.path must name an npz, CSV or Parquet file",
     "train --recipe classify --data none.csv": "there is no file",
     "train --recipe classify --data my.pickle": "path must end in .npz",
     "train --recipe classify --data=my.pickle": "path must end in .npz",
     "train --recipe classify --data .": "path must end in .npz",
     "train --recipe classify --data.validation 2": "must leave something to train on, got 2.0 and 0.15",
-    "reproduce": "name",
-    "reproduce table9": "there is nothing to reproduce called 'table9'",
+    "reproduce": "NAME is missing: synthetic",
+    "reproduce table9": "unknown experiment 'table9'",
     "reproduce synthetic --jobs 0": "--jobs must be at least 1, got 0",
     "reproduce synthetic --rows synthetic-rnn-21": "did you mean 'synthetic-rnn-20'?",
     "reproduce synthetic --results .": "--results must be a file, and . is a folder",
     "evaluate nowhere": "nowhere is no run: it has no recipe.json",
     "evaluate nowhere --results .": "--results must be a file, and . is a folder",
-    f"evaluate nowhere --results {os.devnull}": f"must be a file, and {os.devnull} is none",
-    f"evaluate nowhere --results {os.devnull}/x/y": f"must lie in a folder, and {os.devnull} is none",
+    f"evaluate nowhere --results {os.devnull}": f"must be a file, and {os.devnull} is not one",
+    f"evaluate nowhere --results {os.devnull}/x/y": f"must lie in a folder, and {os.devnull} is not one",
     "evaluate a --batch x": "eirehn: --batch must be a whole number, got x",
     "generate a --tokens 1.5": "eirehn: --tokens must be a whole number, got 1.5",
     "generate a --temperature nan": "eirehn: --temperature must be a number, got nan",
     "report nowhere": "nowhere is no run",
     "recipes synthetic-bets": "did you mean 'synthetic-best'?",
-    "compare": "name",
-    "compare hra": "no task 'hra'",
+    "compare": "NAME is missing",
+    "compare hra": "unknown task 'hra'",
     "compare nothing.csv": "there is no file",
     "compare synthetic --layers LSTN": "did you mean 'LSTM'",
     "compare synthetic --layers LSTM,lstm": "each layer once",
     "compare synthetic --trials 0": "--trials must be at least 1",
     "compare synthetic --tuning-epochs 0": "--tuning-epochs must be at least 1",
     "compare synthetic --parameters 2 --layers LSTM": "parameters must be at least",
-    "compare synthetic --data.target y": "data.target",
-    "data": "name",
-    "data mnist": "there is no data set 'mnist'; there are har, ptb",
+    "compare synthetic --data.target y": "unknown flag --data.target",
+    "data": "NAME is missing",
+    "data mnist": "unknown data set 'mnist'; give har or ptb",
     "data har --from missing.zip": "cannot read missing.zip",
-    "data har --form x": "--form",
+    "data har --form x": "unknown flag --form; did you mean --from? (eirehn data --help)",
     "data ptb --from missing": "cannot read missing",
 }
 
@@ -100,7 +100,7 @@ def test_results_where_nothing_can_be_written(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(os, "access", lambda *given: asked.append(given))  # to root every folder is open
     told = refused("evaluate nowhere --results new/deep/results.json", capsys)
-    assert f"{tmp_path} is not to be written to" in told
+    assert f"{tmp_path} is not writable" in told
     assert asked == [(tmp_path, os.W_OK)]
 
 
@@ -116,7 +116,7 @@ def test_what_is_written_takes_the_place_of_nothing(tmp_path: Path, capsys: pyte
     parts = [run / name for name in ("best.safetensors", "../run/recipe.json", "last.ckpt", "last.safetensors")]
     for command in (f"report {run} --out", f"evaluate {run} --results"):
         for own in (*parts, log, tmp_path / "store"):
-            assert "is a part of the run" in refused(f"{command} {own}", capsys)
+            assert "is part of the run" in refused(f"{command} {own}", capsys)
         assert "must be a file" in refused(f"{command} {tmp_path / 'pipe'}", capsys)
     assert {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()} == before
     for _ in range(2):  # beside what is the run's own there is room
@@ -145,8 +145,8 @@ def test_a_run_without_a_model(language_run: Path, tmp_path: Path, capsys: pytes
 
 
 MISSING = {
-    "train": ("pytorch_lightning", "train"),
     "recipes": ("jsonargparse", "train"),
+    "train --name a": ("pytorch_lightning", "train"),
     "reproduce figure1": ("matplotlib", "report"),
     "reproduce synthetic": ("jinja2", "report"),  # before anything is trained
 }
@@ -178,12 +178,11 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert main(["--version"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == eirehn.__version__
-    said = {"train": "The largest learning rate of the schedule.", "compare": "--layers"}
     for command in COMMANDS:
         with pytest.raises(SystemExit) as ended:
-            main([command, "--help"])
+            raise SystemExit(main([command, "--help"]))
         assert ended.value.code == 0
-        assert said.get(command, f"usage: eirehn {command}") in " ".join(capsys.readouterr().out.split())
+        assert capsys.readouterr().out.startswith(f"usage: eirehn {command}")
 
 
 def test_letters_a_terminal_does_not_have(tmp_path: Path) -> None:

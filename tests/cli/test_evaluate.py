@@ -96,7 +96,7 @@ def test_temperatures_are_kept(language_run: Path, tmp_path: Path, capsys: pytes
     ]
     assert "together" not in kept
     done(f"evaluate {language_run} --calibrate --split validation")
-    assert capsys.readouterr().out.rstrip().endswith(", chosen on this very text")
+    assert capsys.readouterr().out.rstrip().endswith(", fitted to this text")
 
 
 def test_a_temperature_beside_a_models_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -104,6 +104,6 @@ def test_a_temperature_beside_a_models_own(tmp_path: Path, capsys: pytest.Captur
     train(recipe, run)
     done(f"evaluate {run} --calibrate --together")
     out = capsys.readouterr().out
-    assert f"temperature {calibrate(run).temperatures[0]:.2f} besides its own" in out
+    assert f"temperature {calibrate(run).temperatures[0]:.2f} in addition to its own" in out
     assert "together, 1 models: " in out
-    assert "not at these temperatures" in out
+    assert "without temperature scaling" in out

@@ -81,7 +81,7 @@ def test_stopping_many_runs_at_once(number: signal.Signals, tmp_path: Path) -> N
     assert process.returncode == (130 if number != signal.SIGKILL else -number)
     assert "Traceback" not in told
     if number != signal.SIGKILL:
-        assert told.splitlines()[-1].startswith("eirehn: stopped; the same command goes on")
+        assert told.splitlines()[-1].startswith("eirehn: stopped; the same command resumes")
     assert any((tmp_path / "runs").glob("*/last.ckpt"))
     with RunFolder(tmp_path / "runs" / ROWS[1]):
         pass  # nobody holds it any more

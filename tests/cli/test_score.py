@@ -30,7 +30,7 @@ def test_words_in_a_table(language_run: Path, tmp_path: Path, capsys: pytest.Cap
     bits = [float(row["bits"]) for row in rows]
     rest = math.exp(math.log(2) * sum(bits[1:]) / len(bits[1:]))
     assert rest == pytest.approx(evaluate(language_run).values[0], rel=1e-2)  # it has a line's end before the first
-    whole = f"{len(rows):,} words, ends of lines among them: perplexity {2 ** (sum(bits) / len(bits)):.4g}"
+    whole = f"{len(rows):,} words, including ends of lines: perplexity {2 ** (sum(bits) / len(bits)):.4g}"
     assert whole[:-1] in said
     assert "; 0 not in the vocabulary" in said
     assert all(0 < float(row["open"]) <= float(row["depth"]) == 2 for row in rows)
@@ -39,7 +39,7 @@ def test_words_in_a_table(language_run: Path, tmp_path: Path, capsys: pytest.Cap
     done(f"score {language_run} {text} --out {out} --apart --max_depth 1")
     said, rows = capsys.readouterr().out, table(out)
     assert "7 words" in said
-    assert "depth 1.000; 2 not in the vocabulary, and read as <unk>" in said
+    assert "depth 1.000; 2 not in the vocabulary, read as <unk>" in said
     assert [row["token"] for row in rows] == ["w1", "zebra", '"w2"', "<eos>", "w1", "w2", "<eos>"]
     assert [row["known"] for row in rows] == list("1001111")
     assert rows[0]["bits"] == rows[4]["bits"]

@@ -54,14 +54,14 @@ def texts(tmp_path: Path) -> TextData:
 def test_made_longer_and_started_from(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = tmp_path / "run"
     done(f"{SYNTHETIC} 2 --out {run}")
-    done(f"train --resume {run} --optimisation.epochs 3")
+    done(f"train --resume {run} --epochs 3")
     assert f"run: {run}" in capsys.readouterr().out
     assert RunFolder(run).recipe().optimisation.epochs == 3
     assert len((run / "metrics.csv").read_text().splitlines()) == 1 + 3 * 2
     wrong = {
         "cannot be made shorter": "--optimisation.epochs 0",
-        "learning_rate": "--optimisation.learning_rate 0.1",
-        "epochs must be a whole number, got 100.0 (": "--optimisation.epochs 1e2",
+        "only --epochs can be given, got --optimisation.learning-rate": "--lr 0.1",
+        "epochs must be a whole number, got 100.0 (": "--epochs 1e2",
     }
     for told, words in wrong.items():
         assert told in refused(f"train --resume {run} {words}", capsys)
@@ -173,7 +173,7 @@ def test_flags_change_what_a_yaml_file_says_wherever_it_stands(
         assert recipe.data == FileData(path=str(path), test=0.2).pinned()
         assert recipe.network.hidden_dropout == 0.2
     config.write_text("recipe: synthetic-rnn-20\n")
-    assert "named once, by --recipe" in refused(f"train --config {config}", capsys)
+    assert "--recipe must be given on the command line" in refused(f"train --config {config}", capsys)
 
 
 @pytest.mark.parametrize("hardware", ["accelerator gpu", "accelerator tpu", "devices 0", "devices lots"])
@@ -274,7 +274,7 @@ def test_killed_and_gone_on_with(tmp_path: Path) -> None:
             told = process.stderr.read()
         assert process.returncode == code
         if code == 130:
-            stopped = r"^eirehn: stopped; the same command goes on .*: eirehn train --recipe .*$"
+            stopped = r"^eirehn: stopped; the same command resumes .*: eirehn train --recipe .*$"
             assert re.search(stopped, told, re.M)
             assert (tmp_path / "killed" / "last.ckpt").exists()
     assert command(line, tmp_path).returncode == 0

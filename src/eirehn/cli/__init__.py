@@ -2,45 +2,42 @@
 
 from __future__ import annotations
 
+import difflib
 import io
 import os
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import NoReturn
 
 from .. import __version__
-from .._internal.checks import nearest
 from .._internal.extras import missing
 from .._internal.files import RunError
 from .common import UsageError, as_command, one_line
-from .compare import compare
-from .data import data
-from .evaluate import evaluate
-from .generate import generate
-from .recipes import recipes
-from .report import report
-from .reproduce import reproduce
-from .score import score
-from .train import train
 
+COMMANDS = ("reproduce", "compare", "train", "evaluate", "generate", "score", "report", "recipes", "data")
+SAVING = ("reproduce", "compare", "train")
+"""Commands that save their state, and resume from it."""
+STOPPED = 130
 USAGE = """usage: eirehn COMMAND …
 
 Recurrent networks with elastic depth.
 
-  reproduce NAME   a table or figure of the paper, trained and reported
-  compare DATA     which layer to use for a task of the paper or a file of yours
-  train            one training, by a recipe of ours or your own
-  evaluate RUN     the metrics of a trained model
-  generate RUN     text from a trained language model
-  score RUN TEXT   how well it predicts a text of yours, word by word
-  report RUN …     an HTML report of trained runs
-  recipes          the recipes there are
-  data NAME        a data set, fetched and checked: har or ptb
+  reproduce NAME   train and report the results behind a table of the paper
+  compare DATA     compare layers on a task of the paper or on your own file
+  train            train one model, by a recipe of the package or your own
+  evaluate RUN     print the metrics of a trained model
+  generate RUN     write text with a trained language model
+  score RUN TEXT   measure how well a language model predicts your text
+  report RUN …     write an HTML report of trained runs
+  recipes          list the recipes
+  data NAME        download and check a data set: har or ptb
 
-`eirehn COMMAND --help` says more. `eirehn --version` prints the version.
+`eirehn COMMAND --help` lists the flags of a command; `eirehn --version` prints
+the version.
 """
 
 
@@ -59,8 +56,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"eirehn: {missing(error.name)}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        goes_on = f"; the same command goes on from what is saved: {as_command(given)}"
-        print(f"eirehn: stopped{goes_on if given[0] in SAVING else ''}", file=sys.stderr)
+        resumes = f"; the same command resumes the training: {as_command(given)}"
+        print(f"eirehn: stopped{resumes if given[0] in SAVING else ''}", file=sys.stderr)
         return STOPPED
     except BrokenPipeError:  # whoever read our output has gone, and Python would say so when it flushes
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -76,7 +73,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def out_of_memory(error: Exception) -> bool:
-    """Whether a device or the machine had no more to give: torch has a type of its own for devices only."""
+    """Whether memory ran out on a device or on the machine; torch has an exception of its own for devices only."""
     if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
         return True
     return "can't allocate memory" in str(error) or "not enough memory" in str(error)
@@ -91,30 +88,17 @@ def run(given: list[str]) -> int:
         return 0
     name, rest = given[0], given[1:]
     if name not in COMMANDS:
-        raise UsageError(f"there is no command {name!r}; did you mean {nearest(name, COMMANDS)!r}?")
-    return COMMANDS[name](rest) or 0
-
-
-COMMANDS: dict[str, Callable[[list[str]], int | None]] = {
-    "reproduce": reproduce,
-    "compare": compare,
-    "train": train,
-    "evaluate": evaluate,
-    "generate": generate,
-    "score": score,
-    "report": report,
-    "recipes": recipes,
-    "data": data,
-}
-STOPPED = 130
-SAVING = ("reproduce", "compare", "train")
-"""Commands that save their state, and resume from it."""
+        near = difflib.get_close_matches(name, COMMANDS, n=1)
+        meant = f"did you mean {near[0]!r}?" if near else f"the commands are {', '.join(COMMANDS)}"
+        raise UsageError(f"unknown command {name!r}; {meant} (eirehn --help)")
+    command = getattr(import_module(f".{name}", __package__), name)  # a command alone is imported
+    return command(rest) or 0
 
 
 def in_one_line(
     message: Warning | str, category: type[Warning], filename: str, lineno: int, line: str | None = None
 ) -> str:
-    """A warning of ours for users of the command; those of libraries as Python shows them."""
+    """Warnings of this package on one line; those of libraries as Python shows them."""
     if filename.startswith(str(Path(__file__).parents[1])):
         return f"eirehn: warning: {' '.join(str(message).split())}\n"
     return f"{filename}:{lineno}: {category.__name__}: {message}\n"

@@ -1,4 +1,4 @@
-"""`eirehn compare`: which layer to use for these data, and what it costs."""
+"""`eirehn compare`: layers of equal size on the same data."""
 
 from __future__ import annotations
 
@@ -9,16 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from .._internal.extras import need
 from .._internal.files import write_json
-from .common import (
-    UsageError,
-    as_command,
-    check_can_be_written,
-    check_counts,
-    displayed,
-    exit_code,
-    make_parser,
-    parse,
-)
+from .common import UsageError, as_command, check_can_be_written, check_counts, displayed, exit_code
+from .parser import make_parser, parse
 
 if TYPE_CHECKING:
     from ..experiments.tuning import Comparison
@@ -29,21 +21,24 @@ TASKS = ("synthetic", "har", "ptb")
 
 
 def compare(given: list[str]) -> int:
-    """Compares layers of equal size on a task of the paper or on a file of your own. Each is tuned on validation
-    data in as many trials, trained with several seeds and reported on test data. Resumes where it was stopped."""
+    """Compares layers of equal size on a task of the paper or on your own file. Each layer is tuned on validation
+    data with the same number of trials, then trained with several seeds, and its test metrics are reported. The
+    same command resumes a comparison that was stopped."""
     name = next((word for word in given if not word.startswith("-")), "")
-    parser = make_parser("compare", compare)
-    parser.add_argument("name", type=str, help="synthetic, har, ptb, or a CSV, Parquet or npz file of your own")
+    parser = make_parser(compare)
+    parser.add_argument("name", type=str, help="synthetic, har, ptb, or your own CSV, Parquet or npz file")
     parser.add_argument("--layers", type=str | None, help="default LSTM,GRU,RHN,SRHN,SREHN,EIREHN; also RNN, ACT")
-    parser.add_argument("--parameters", type=int | None, help="size of each model; default that of the best recipe")
-    parser.add_argument("--trials", type=int | None, help="settings tried for each layer; default 20, of a text 3")
-    parser.add_argument("--tuning-epochs", type=int | None, help="epochs of a trial")
+    parser.add_argument(
+        "--parameters", type=int | None, help="parameters of each model; default those of the best recipe"
+    )
+    parser.add_argument("--trials", type=int | None, help="settings tried for each layer; default 20, for a text 3")
+    parser.add_argument("--tuning_epochs", type=int | None, help="epochs of a trial")
     parser.add_argument("--epochs", type=int | None, help="epochs of the final trainings")
-    parser.add_argument("--seeds", type=int | None, help="only the first so many seeds of the final trainings")
-    parser.add_argument("--quick", action="store_true", help="two trials and two epochs each: minutes, not hours")
-    parser.add_argument("--out", type=Path | None, help="folder of all runs and results; default runs/compare-NAME")
-    parser.add_argument("--jobs", type=int | None, help="runs at a time; default one for each core, on a GPU 2")
-    parser.add_argument("--results", type=Path | None, help="write the results to this file too")
+    parser.add_argument("--seeds", type=int | None, help="number of seeds of the final trainings")
+    parser.add_argument("--quick", action="store_true", help="a reduced run: two trials and two epochs each")
+    parser.add_argument("--out", type=Path | None, help="folder of the runs and results; default runs/compare-NAME")
+    parser.add_argument("--jobs", type=int | None, help="parallel runs; default one for each core, on a GPU 2")
+    parser.add_argument("--results", type=Path | None, help="also write the results to this file")
     if name not in TASKS:
         from ..data.table import FileData
 
@@ -71,7 +66,7 @@ def compare(given: list[str]) -> int:
         write_json(asked.results, results)
     print(comparison_table(results))
     if compared.base.data.task == "classification" and not asked.quick and find_spec("aeon") is None:
-        print("no row of MiniRocket: pip install aeon, and give the same command again for it")
+        print("MiniRocket was skipped: to add it, pip install aeon and run the same command again")
     print(f"results: {folder / 'results.json'}")
     if has_report(compared.base):
         print(f"report: {folder / 'report.html'}")
@@ -87,7 +82,7 @@ def _compared(asked: Any) -> Comparison:
         from ..data.table import FileData
 
         if not Path(asked.name).suffix:
-            raise UsageError(f"there is no task {asked.name!r}; give {', '.join(TASKS)}, or a file of your own")
+            raise UsageError(f"unknown task {asked.name!r}; give {', '.join(TASKS)} or your own file")
         compared = comparison_on(FileData(path=asked.name, **asked.data.as_dict()).pinned())
     if asked.quick:
         compared = compared.smaller()
@@ -109,7 +104,7 @@ def _layers(asked: str) -> tuple[str, ...]:
     names = [name.strip().upper().replace("-", "") for name in asked.split(",")]
     for name in names:
         if name not in KINDS:
-            raise UsageError(f"there is no layer {name!r}; did you mean {nearest(name, KINDS)!r}?")
+            raise UsageError(f"unknown layer {name!r}; did you mean {nearest(name, KINDS)!r}?")
     if len(set(names)) < len(names):
         raise UsageError(f"--layers must name each layer once, got {asked}")
     return tuple(names)

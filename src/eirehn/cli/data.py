@@ -1,4 +1,4 @@
-"""`eirehn data`: a data set fetched, checked and put where trainings look for it."""
+"""`eirehn data`: download a data set and check it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from .._internal.files import RunError
-from .common import make_parser, parse
+from .parser import make_parser, parse
 
 NAMES = ("har", "ptb")
 
 
 def data(given: list[str]) -> None:
-    """Fetches a data set, checks it and puts it where trainings look for it."""
-    parser = make_parser("data", data)
+    """Downloads a data set, checks it and saves it where trainings look for it."""
+    parser = make_parser(data)
     parser.add_argument("name", type=str, help="har (UCI HAR) or ptb (Penn Treebank)")
-    parser.add_argument("--from", type=Path | None, help="an archive or folder that is here: nothing is downloaded")
-    parser.add_argument("--out", type=Path | None, help="folder of all data; default EIREHN_DATA_DIR")
+    parser.add_argument("--from", type=Path | None, help="read this archive or folder in place of a download")
+    parser.add_argument("--out", type=Path | None, help="folder of all data sets; default EIREHN_DATA_DIR")
     asked = parse(parser, given)
     if asked.name not in NAMES:
-        raise ValueError(f"there is no data set {asked.name!r}; there are {', '.join(NAMES)}")
+        raise ValueError(f"unknown data set {asked.name!r}; give {' or '.join(NAMES)}")
     from ..data import har, ptb
     from ..data.download import data_dir
 
@@ -28,14 +28,14 @@ def data(given: list[str]) -> None:
     done = (_har if asked.name == "har" else _ptb)(folder, asked["from"])
     print(f"{asked.name}: {'ready and checked' if done else 'already there, checked'}: {folder}")
     if asked.out is not None and asked.out.absolute() != data_dir().absolute():
-        print(f"trainings look for it in {data_dir()}; set EIREHN_DATA_DIR={asked.out.absolute()} to use this one")
+        print(f"trainings read {data_dir()}; set EIREHN_DATA_DIR={asked.out.absolute()} to use this folder")
     about = har if asked.name == "har" else ptb
     for title, text in (("licence", about.LICENCE), ("please cite", about.CITATION)):
         print(textwrap.fill(f"{title}: {text}", 100, subsequent_indent="  ", break_long_words=False))
 
 
 def _har(folder: Path, source: Path | None) -> bool:
-    """Whether there was anything to do."""
+    """Prepares UCI HAR; returns False where it was there already."""
     from ..data import har
     from ..data.download import fetch
 

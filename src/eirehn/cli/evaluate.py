@@ -1,4 +1,4 @@
-"""`eirehn evaluate`: the results of trained runs on a split of their data."""
+"""`eirehn evaluate`: the metrics of trained runs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from .._internal.files import write_json
-from .common import add_model_options, as_command, check_apart, check_can_be_written, make_parser, parse
+from .common import as_command, check_apart, check_can_be_written
+from .parser import add_model_options, make_parser, parse
 
 if TYPE_CHECKING:
     from ..training.evaluate import Calibrated, Figures
@@ -16,20 +17,18 @@ if TYPE_CHECKING:
 
 def evaluate(given: list[str]) -> None:
     """Prints the metrics of trained runs on a split of their data."""
-    parser = make_parser("evaluate", evaluate)
+    parser = make_parser(evaluate)
     parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
     parser.add_argument("--split", type=str, default="test", help="train, validation or test")
-    parser.add_argument(
-        "--batch", type=int | None, help="parallel streams to read a text in; default 1, from end to end"
-    )
+    parser.add_argument("--batch", type=int | None, help="parallel streams of a text; default 1")
     add_model_options(parser)
+    parser.add_argument("--together", action="store_true", help="also evaluate all language models as one ensemble")
     parser.add_argument(
-        "--together", action="store_true", help="also of all language models of all runs as one ensemble"
+        "--calibrate",
+        action="store_true",
+        help="also evaluate language models after temperature scaling on validation data",
     )
-    parser.add_argument(
-        "--calibrate", action="store_true", help="also of language models temperature-scaled on validation data"
-    )
-    parser.add_argument("--results", type=Path | None, help="write the results to this file too")
+    parser.add_argument("--results", type=Path | None, help="also write the results to this file")
     asked = parse(parser, given)
     check_can_be_written("--results", asked.results)
     check_apart("--results", asked.results, *asked.runs)
@@ -60,7 +59,7 @@ def evaluate(given: list[str]) -> None:
         whole = evaluate_together(asked.runs, **options)
         for member in whole.left_out:
             print(f"eirehn: left out, because it has no best epoch: {member}", file=sys.stderr)
-        plain = ", not at these temperatures" if asked.calibrate else ""
+        plain = ", without temperature scaling" if asked.calibrate else ""
         print(f"together, {whole.members} models: {whole.metric} {whole.value:.6g}{plain}")
         results["together"] = whole._asdict()
     if asked.results is not None:
@@ -68,7 +67,7 @@ def evaluate(given: list[str]) -> None:
 
 
 def _check_runs(asked: Any) -> None:
-    """Refuses what is impossible before anything is read for long."""
+    """Raises errors before the data are read."""
     from ..training.evaluate import check_of_text, check_together, check_trained
 
     for run in asked.runs:
@@ -92,13 +91,12 @@ def _print(figures: Figures) -> float:
 
 
 def _print_calibrated(better: Calibrated, *, own: bool, besides: bool) -> None:
-    """`own` where the temperatures were chosen on the very text that is evaluated; `besides` where models have
-    some of their own."""
+    """`own`: temperatures were fitted to the text that is evaluated; `besides`: models have their own too."""
     from ..training.evaluate import TEMPERATURES
 
     for seed, value, temperature in zip(better.seeds, better.values, better.temperatures, strict=True):
         at_end = any(math.isclose(temperature, end, rel_tol=1e-6) for end in TEMPERATURES)
-        beyond = ", the end of what is looked through: the best may lie beyond" if at_end else ""
-        also = " besides its own" if besides else ""
-        chosen = f"temperature {temperature:.2f}{also}{beyond}{', chosen on this very text' if own else ''}"
+        beyond = ", at the end of the searched range" if at_end else ""
+        also = " in addition to its own" if besides else ""
+        chosen = f"temperature {temperature:.2f}{also}{beyond}{', fitted to this text' if own else ''}"
         print(f"seed {seed}, calibrated: {better.metric} {value:.6g}, {chosen}")

@@ -1,14 +1,14 @@
-"""`eirehn recipes`: the recipes there are."""
+"""`eirehn recipes`: list or print recipes."""
 
 from __future__ import annotations
 
 from ..models import SHALLOW
-from .common import make_parser, parse
+from .parser import make_parser, parse
 
 
 def recipes(given: list[str]) -> None:
     """Lists the recipes, or prints one as YAML for `eirehn train --config`."""
-    parser = make_parser("recipes", recipes)
+    parser = make_parser(recipes)
     parser.add_argument("name", type=str | None, nargs="?", help="print this recipe as YAML")
     asked = parse(parser, given)
     from ..recipes import find

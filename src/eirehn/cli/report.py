@@ -1,18 +1,19 @@
-"""`eirehn report`: one HTML page about trained runs."""
+"""`eirehn report`: an HTML report of trained runs."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 from .._internal.extras import need
-from .common import as_command, check_apart, check_can_be_written, make_parser, parse
+from .common import as_command, check_apart, check_can_be_written
+from .parser import make_parser, parse
 
 
 def report(given: list[str]) -> None:
-    """Writes one self-contained HTML page about trained runs."""
-    parser = make_parser("report", report)
+    """Writes a report of trained runs as one self-contained HTML file."""
+    parser = make_parser(report)
     parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
-    parser.add_argument("--out", type=Path, default=Path("report.html"), help="the page to write")
+    parser.add_argument("--out", type=Path, default=Path("report.html"), help="HTML file to write")
     asked = parse(parser, given)
     check_can_be_written("--out", asked.out)
     check_apart("--out", asked.out, *asked.runs)

@@ -1,4 +1,4 @@
-"""`eirehn reproduce`: a table or figure of the paper."""
+"""`eirehn reproduce`: the tables of the paper, and Figure 1."""
 
 from __future__ import annotations
 
@@ -11,17 +11,8 @@ from .._internal.checks import nearest
 from .._internal.extras import need
 from .._internal.files import replacing, write_json
 from ..report.tables import markdown_table
-from .common import (
-    UsageError,
-    as_command,
-    check_can_be_written,
-    check_counts,
-    displayed,
-    diverged,
-    exit_code,
-    make_parser,
-    parse,
-)
+from .common import UsageError, as_command, check_can_be_written, check_counts, displayed, diverged, exit_code
+from .parser import make_parser, parse
 
 if TYPE_CHECKING:
     from ..experiments import Experiment
@@ -30,17 +21,17 @@ if TYPE_CHECKING:
 
 
 def reproduce(given: list[str]) -> int:
-    """Trains everything behind a table of the paper and writes results.json and report.html."""
-    parser = make_parser("reproduce", reproduce)
+    """Trains the models of a table of the paper and writes results.json and report.html."""
+    parser = make_parser(reproduce)
     parser.add_argument("name", type=str, help="synthetic, weight-updates, har, ptb or figure1")
-    parser.add_argument("--quick", action="store_true", help="few epochs and two seeds: minutes, not hours")
-    parser.add_argument("--epochs", type=int | None, help="fewer or more epochs than the recipes have")
-    parser.add_argument("--seeds", type=int | None, help="only the first so many seeds")
-    parser.add_argument("--sequences", type=int | None, help="so many training sequences, or tokens of a text")
+    parser.add_argument("--quick", action="store_true", help="a reduced run: few epochs and two seeds")
+    parser.add_argument("--epochs", type=int | None, help="epochs, in place of those of the recipes")
+    parser.add_argument("--seeds", type=int | None, help="number of seeds")
+    parser.add_argument("--sequences", type=int | None, help="number of training sequences, or tokens of a text")
     parser.add_argument("--rows", type=str, nargs="+", help="train only these rows, by the names of their recipes")
     parser.add_argument("--out", type=Path | None, help="folder of the runs, results and report; default runs/NAME")
-    parser.add_argument("--jobs", type=int | None, help="runs at a time; default one for each core, on a GPU 2")
-    parser.add_argument("--results", type=Path | None, help="write the results to this file too")
+    parser.add_argument("--jobs", type=int | None, help="parallel runs; default one for each core, on a GPU 2")
+    parser.add_argument("--results", type=Path | None, help="also write the results to this file")
     asked = parse(parser, given)
     check_can_be_written("--results", asked.results)
     check_counts(asked, "jobs", "epochs", "seeds", "sequences")
@@ -54,9 +45,7 @@ def reproduce(given: list[str]) -> int:
 
     known = experiments()
     if asked.name not in known:
-        raise UsageError(
-            f"there is nothing to reproduce called {asked.name!r}; there are {', '.join(known)}, figure1"
-        )
+        raise UsageError(f"unknown experiment {asked.name!r}; give {', '.join(known)} or figure1")
     experiment = known[asked.name]
     folder = asked.out or Path("runs") / (asked.name + ("-quick" if asked.quick else ""))
     base = experiment.quick if asked.quick else Cut()
@@ -91,7 +80,7 @@ def reproduce(given: list[str]) -> int:
 
 
 def chosen_rows(experiment: Experiment, asked: Sequence[str] | None) -> list[str] | None:
-    """The rows of these names, which may lack the experiment's own at their start."""
+    """The rows of these names, which may be given without the name of the experiment."""
     if asked is None:
         return None
     known = [recipe.name for recipe in experiment.rows]

@@ -12,17 +12,20 @@ from .._internal.files import replacing
 from ..models.generate import trained_language_model
 from ..models.score import Scored, text_tokens
 from ..models.score import score as scored
-from .common import UsageError, add_model_options, check_apart, check_can_be_written, make_parser, parse
+from .common import UsageError, check_apart, check_can_be_written
+from .parser import add_model_options, make_parser, parse
 
 
 def score(given: list[str]) -> None:
-    """Prints how well a trained language model predicts a text of yours, and how deep it goes for each word."""
-    parser = make_parser("score", score)
-    parser.add_argument("run", type=Path, help="folder of the run; of several seeds the best on validation data")
-    parser.add_argument("text", type=Path, help="the text")
-    parser.add_argument("--out", type=Path | None, help="write a row for each word, or character, to this CSV file")
-    parser.add_argument("--apart", action="store_true", help="each line as a text of its own, from the beginning")
-    parser.add_argument("--encoding", type=str, default="utf-8", help="of the text")
+    """Prints the perplexity of a text under a trained language model, and the mean depth."""
+    parser = make_parser(score)
+    parser.add_argument(
+        "run", type=Path, help="folder of the run; of several seeds, the best on validation data is used"
+    )
+    parser.add_argument("text", type=Path, help="the text file")
+    parser.add_argument("--out", type=Path | None, help="write a row for each word or character to this CSV file")
+    parser.add_argument("--apart", action="store_true", help="score each line as a text of its own")
+    parser.add_argument("--encoding", type=str, default="utf-8", help="encoding of the text")
     add_model_options(parser)
     asked = parse(parser, given)
     check_can_be_written("--out", asked.out)
@@ -36,14 +39,14 @@ def score(given: list[str]) -> None:
     for row in rows if asked.out is None else _written(rows, asked.out):
         count, unknown = count + 1, unknown + (not row.known)
         bits, depth = bits + row.bits, depth + row.depth
-    kind = "words, ends of lines among them" if vocabulary.level == "word" else "characters"
+    kind = "words, including ends of lines" if vocabulary.level == "word" else "characters"
     perplexity = 2 ** (bits / count) if bits < 1024 * count else math.inf
     print(f"{count:,} {kind}: perplexity {perplexity:.6g}, {bits / count:.4f} bits each, ", end="")
-    print(f"depth {depth / count:.3f}; {unknown:,} not in the vocabulary, and read as <unk>")
+    print(f"depth {depth / count:.3f}; {unknown:,} not in the vocabulary, read as <unk>")
 
 
 def _written(rows: Iterable[Scored], out: Path) -> Iterator[Scored]:
-    """The same, each also a row of a file, which is there when all are."""
+    """The same rows, which are also written to a file."""
     with replacing(out) as file:
         text = io.TextIOWrapper(file, "utf-8", newline="")
         table = csv.writer(text)

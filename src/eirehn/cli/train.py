@@ -1,81 +1,128 @@
-"""`eirehn train`: one training, by a recipe of ours or of your own."""
+"""`eirehn train`: train a model by a recipe of the package or your own."""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..models import FIXED, SHALLOW
-from .common import FAILED, UsageError, displayed, diverged, make_parser, parse
+from .common import FAILED, UsageError, displayed, diverged
+from .parser import hyphenated, make_parser, parse, underscored
+from .train_help import EXAMPLES, USAGE, short_help
 
 if TYPE_CHECKING:
     from ..training.config import Recipe
 
+SHORT = {
+    "--lr": "--optimisation.learning_rate",
+    "--epochs": "--optimisation.epochs",
+    "--batch_size": "--optimisation.batch_size",
+    "--seed": "--seeds",
+    "--data": "--data.path",
+    "--level": "--data.level",
+}
+YAML = (".yaml", ".yml", ".json")
+
 
 def train(given: list[str]) -> int:
-    """Trains one recipe; every field of it is a flag, and a YAML file may hold any of them. `--data FILE` is short
-    for `--data.path FILE`."""
+    """Trains one recipe. Every field of it is a flag, and a YAML file may hold any of them."""
     from ..recipes import find
     from ..training.config import DATA, PARTS, Recipe, data_kind
 
-    if any(word == "--resume" or word.startswith("--resume=") for word in given):
-        return _resume(given)
-    parser = make_parser("train", train)
-    parser.add_argument("--recipe", type=str | None, help="start from a recipe of `eirehn recipes`")
+    if not given:
+        print(USAGE + EXAMPLES, end="")
+        return 2
+    flags = _flags(given)
+    if "--resume" in flags and "--help" not in flags:
+        return _resume(flags)
+    parser = make_parser(train, usage="eirehn train [flags]")
+    parser.short = SHORT
+    parser.add_argument("--recipe", type=str | None, help="Start from a recipe of `eirehn recipes`")
     parser.add_argument("--config", action="config", help="YAML file with any fields of a recipe")
-    parser.add_argument("--out", type=Path | None, help="the run's folder; default runs/NAME")
-    parser.add_argument(
-        "--resume",
-        type=Path | None,
-        help="resume the run of this folder; beside it only --optimisation.epochs",
-    )
-    parser.add_argument("--text", nargs=3, help="your own texts to model: training, validation and test")
-    parser.add_argument("--level", type=str | None, help="of your own texts: word or char")
-    given = _config_first(_with_texts(_with_path(given)))
-    named = _value_of("--recipe", given)
-    # Texts have a recipe of their own, unless another one or a YAML file is given.
-    text = _value_of("--data.kind", given) == "text" and _value_of("--config", given) is None
-    name = "lm" if named is None and text else named
+    parser.add_argument("--out", type=Path | None, help="The run's folder; default runs/NAME")
+    parser.add_argument("--resume", type=Path | None, help="Resume this run; only --epochs may be given too")
+    parser.add_argument("--text", nargs=3, metavar=("TRAIN", "VALIDATION", "TEST"), help="Your own texts")
+    parser.add_argument("--help_all", action="help", help="Show all fields and exit")
+    first = {flag: values[0] for flag, values in flags.items() if values}
+    text = first.get("--data.kind") == "text" and "--config" not in first
+    name = first.get("--recipe", "lm" if text else None)  # texts have a recipe of their own
     start = Recipe() if name is None else find(name)
-    kind = _data_field("kind", given) or start.data.kind
-    if kind != "text" and _value_of("--data.level", given):
-        raise UsageError("--level is for your own texts: --text TRAIN VALIDATION TEST")
-    task = _task(given, kind, start)
-    _check_flags(given, task)
+    kind = _data_field("kind", first) or start.data.kind
+    task = _task(first, kind, start)
+    _check_flags(flags, kind, task)
     parser.add_class_arguments(Recipe, skip={"data", "network", "optimisation"})
     parser.add_class_arguments(PARTS[task].network, "network")
     parser.add_class_arguments(PARTS[task].optimisation, "optimisation")
     parser.add_class_arguments(data_kind(kind), "data")
-    parser.add_argument("--data.kind", type=str, default=kind, help=f"one of {', '.join(DATA)}")
+    parser.add_argument("--data.kind", type=str, default=kind, help=f"One of {', '.join(DATA)}")
     defaults = _flat(start.to_dict())
     if kind != start.data.kind:
         defaults = {name: value for name, value in defaults.items() if not name.startswith("data.")}
-    if task != start.data.task:  # what only the other task has goes
+    if task != start.data.task:  # without the fields that only the other task has
         known = _fields_of(task)
         parts = ("network.", "optimisation.")
         defaults = {name: each for name, each in defaults.items() if not name.startswith(parts) or name in known}
-    parser.set_defaults(_of_network(defaults, _value_of("--network.kind", given)))
-    asked = parse(parser, given)
-    if asked.recipe != named:
-        raise UsageError("a recipe is named once, by --recipe on the command line; a YAML file holds fields")
+    parser.set_defaults(_of_network(defaults, first.get("--network.kind")))
+    if "--help" in flags:
+        print(short_help(parser, name, kind))
+        return 0
+    asked = parse(parser, _words(flags))
+    if asked.recipe != first.get("--recipe"):
+        raise UsageError("--recipe must be given on the command line; a YAML file holds fields of a recipe")
     recipe = _recipe(asked)
     _announce_reading(recipe)
     return _train(recipe, asked.out or Path("runs") / recipe.name)
 
 
-def _resume(given: list[str]) -> int:
-    """Resumes a run, also one that has ended with more epochs, where its learning rate does not depend on their
+def _flags(given: Sequence[str]) -> dict[str, list[str]]:
+    """The values of each flag, by its full name. If a flag is given twice, its last values count."""
+    flags: dict[str, list[str]] = {}
+    for word in underscored(["--help" if word == "-h" else word for word in given]):
+        if word.startswith("--"):
+            flag, equals, value = word.partition("=")
+            values = flags[flag if flag == "--data" else SHORT.get(flag, flag)] = [value] if equals else []
+        elif not flags:
+            raise UsageError(f"unexpected {word!r}; did you mean --recipe {word}? (eirehn train --help)")
+        else:
+            values.append(word)
+    file = "".join(flags.get("--data", [])[:1])
+    if file and not file.startswith("{") and Path(file).suffix.lower() not in YAML:
+        flags["--data.path"] = flags.pop("--data")
+    if "--text" in flags:
+        files = flags.pop("--text")
+        if len(files) != 3 and "--help" not in flags:
+            raise UsageError("--text takes three files: for training, validation and test")
+        parts = zip(("train", "validation", "test"), files, strict=False)
+        named = {f"--data.{part}": [str(Path(file).absolute())] for part, file in parts}
+        flags |= {"--data.kind": ["text"], **named}
+    return flags
+
+
+def _words(flags: Mapping[str, Sequence[str]]) -> list[str]:
+    """The flags as the parser reads them: YAML files first, since flags change what they say."""
+    ordered = sorted(flags.items(), key=lambda each: (each[0] != "--config", each[0].count(".")))
+    return [
+        word
+        for flag, values in ordered
+        for word in ([f"{flag}={values[0]}"] if len(values) == 1 else [flag, *values])
+    ]
+
+
+def _resume(flags: Mapping[str, Sequence[str]]) -> int:
+    """Resumes a run. One that has ended can be given more epochs, unless its learning rate depends on their
     number."""
     from ..training.run import RunFolder
     from ..training.trainer import with_more_epochs
 
-    parser = make_parser("train", _resume)
+    parser = make_parser(train)
     parser.add_argument("--resume", type=Path, required=True, help="folder of the run")
     parser.add_argument("--optimisation.epochs", type=int | None, help="in place of the run's")
-    asked = parse(parser, given)
+    if others := [flag for flag in flags if flag not in ("--resume", "--optimisation.epochs")]:
+        raise UsageError(f"with --resume only --epochs can be given, got {hyphenated(others[0])}")
+    asked = parse(parser, _words(flags))
     recipe, epochs = RunFolder(asked.resume).recipe(), asked.optimisation.epochs
     _announce_reading(recipe)
     return _train(recipe if epochs is None else with_more_epochs(asked.resume, epochs), asked.resume)
@@ -113,70 +160,44 @@ def _recipe(asked: Any) -> Recipe:
     return replace(recipe, data=recipe.data.pinned()) if own else recipe  # type: ignore[attr-defined]  # those two
 
 
-def _value_of(flag: str, given: Sequence[str]) -> str | None:
-    """What is given for a flag, before all flags are known."""
-    for index, word in enumerate(given):
-        if word == flag and index + 1 < len(given):
-            return given[index + 1]
-        if word.startswith(f"{flag}="):
-            return word.partition("=")[2]
-    return None
-
-
-def _with_path(given: Sequence[str]) -> list[str]:
-    """`--data FILE` written out, unless it is one with fields of the data."""
-    words = list(given)
-    for index, (word, following) in enumerate(zip(given, [*given[1:], ""], strict=True)):
-        flag, equals, value = word.partition("=")
-        file = value if equals else following
-        of_fields = file.startswith(("{", "--")) or Path(file).suffix.lower() in (".yaml", ".yml", ".json")
-        if flag == "--data" and file and not of_fields:
-            words[index] = f"--data.path{equals}{value}"
-    return words
-
-
-def _config_first(given: Sequence[str]) -> list[str]:
-    """With the YAML file before all flags, which change what it says, wherever it was named."""
-    flags = [
-        not word.startswith("--config=") and "--config" not in (word, before)
-        for before, word in zip(["", *given], given, strict=False)
-    ]
-    return [word for _, word in sorted(zip(flags, given, strict=True), key=lambda pair: pair[0])]
-
-
-def _task(given: Sequence[str], kind: str, start: Recipe) -> str:
-    """The task of the data, on which it depends what flags a network and its optimisation have."""
+def _task(first: Mapping[str, str], kind: str, start: Recipe) -> str:
+    """The task of the data, on which it depends which flags a network and its optimisation have."""
     from ..training.config import PARTS, data_kind
 
     fallback = start.data if kind == start.data.kind else data_kind(kind)()
-    named = _data_field("task", given) if kind == "files" else None
+    named = _data_field("task", first) if kind == "files" else None
     return named if named in PARTS else str(fallback.task)
 
 
 def _fields_of(task: str) -> set[str]:
-    """Of its network and its optimisation, by their flags."""
+    """The fields of its network and its optimisation."""
     from ..training.config import PARTS
 
     return {f"{part}.{each.name}" for part, cls in PARTS[task]._asdict().items() for each in fields(cls)}
 
 
-def _check_flags(given: Sequence[str], task: str) -> None:
-    """That no flag is of another task alone."""
-    from ..training.config import PARTS
+def _check_flags(flags: Mapping[str, Sequence[str]], kind: str, task: str) -> None:
+    """That no flag is of another task, or of data of another kind, alone."""
+    from ..training.config import DATA, PARTS
 
-    flags = {name: {f"--{each}" for each in _fields_of(name)} for name in PARTS}
-    for word in given:
-        flag = word.partition("=")[0]
-        others = [name for name, known in flags.items() if flag in known]
-        if others and task not in others:
-            raise UsageError(f"{flag} is for {' and '.join(others)}, and these data are for {task}")
+    for flag in flags:
+        tasks = [name for name in PARTS if flag[2:] in _fields_of(name)]
+        if tasks and task not in tasks:
+            raise UsageError(f"{hyphenated(flag)} is for {' and '.join(tasks)}, and these data are for {task}")
+        kinds = [name for name, cls in DATA.items() if flag in {f"--data.{each.name}" for each in fields(cls)}]
+        if kinds and kind not in kinds:
+            shown = hyphenated({full: short for short, full in SHORT.items()}.get(flag, flag))
+            raise UsageError(
+                f"{shown} is for data of kind {' or '.join(kinds)}, and these are of kind {kind}; for your own "
+                "file give --recipe classify or regress, for texts --text TRAIN VALIDATION TEST"
+            )
 
 
-def _data_field(field: str, given: Sequence[str]) -> str | None:
-    """A field of the data by the flags or the YAML file, on which it depends what other flags there are."""
+def _data_field(field: str, first: Mapping[str, str]) -> str | None:
+    """A field of the data by the flags or the YAML file, on which it depends which other flags there are."""
     import yaml  # type: ignore[import-untyped,unused-ignore]  # it has no types, unless stubs are installed
 
-    named, path = _value_of(f"--data.{field}", given), _value_of("--config", given)
+    named, path = first.get(f"--data.{field}"), first.get("--config")
     if named is not None or path is None:
         return named
     try:
@@ -186,22 +207,8 @@ def _data_field(field: str, given: Sequence[str]) -> str | None:
         return None  # whatever is wrong with it, the parser says it better
 
 
-def _with_texts(given: Sequence[str]) -> list[str]:
-    """`--text` and `--level` in full: they are fields of the data, whose kind says what other flags there are."""
-    words = list(given)
-    if "--text" in words:
-        at = words.index("--text")
-        files = words[at + 1 : at + 4]
-        if len(files) < 3 or any(file.startswith("--") for file in files):
-            raise UsageError("--text takes three files: for training, validation and test")
-        fields = zip(("train", "validation", "test"), files, strict=True)
-        named = [f"--data.{field}={Path(file).absolute()}" for field, file in fields]
-        words[at : at + 4] = ["--data.kind=text", *named]
-    return [f"--data.{word[2:]}" if word == "--level" or word.startswith("--level=") else word for word in words]
-
-
 def _of_network(defaults: dict[str, Any], kind: str | None) -> dict[str, Any]:
-    """A recipe's fields without what only its own network has, where one of another kind is asked for."""
+    """The fields of a recipe; where a network of another kind is given, without those that it does not have."""
     if kind not in (*SHALLOW, *FIXED, "ACT"):
         return defaults
     if kind != "ACT":
