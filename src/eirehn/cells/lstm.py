@@ -22,7 +22,6 @@ from .._internal.checks import (
 )
 
 Recurrent = TypeVar("Recurrent", bound=nn.RNNBase | nn.RNNCellBase)
-Sequences = TypeVar("Sequences", Tensor, PackedSequence)
 
 
 def one_bias(module: Recurrent) -> Recurrent:
@@ -92,9 +91,9 @@ class OneBias(nn.RNNBase):
         )
 
     @overload
-    def forward(self, input: Sequences, hx: Any = None) -> tuple[Sequences, Any]: ...
+    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]: ...
     @overload
-    def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> tuple[Any, Any]: ...
+    def forward(self, input: PackedSequence, hx: Any = None) -> tuple[PackedSequence, Any]: ...
     def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> Any:
         """Runs the layer over a batch of sequences, by torch's kernels.
 
