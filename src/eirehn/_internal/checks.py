@@ -18,7 +18,7 @@ class UnstableTraining(UserWarning):
     It says how many steps were skipped because their gradients were not finite, or that a seed has stopped: it had
     no step with finite gradients in an epoch, or its weights are not finite. A smaller learning rate usually helps.
 
-    Example:
+    Examples:
         >>> import warnings
         >>> warnings.simplefilter("error", eirehn.UnstableTraining)  # stop at once instead
     """

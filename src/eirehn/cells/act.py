@@ -47,7 +47,7 @@ class ACTCell(RecurrentCell):
         - state: `(B, H)`, or `(H,)`, with H = `hidden_size`; for an LSTM a pair `(h, c)` of such tensors.
         - depth (int64) and cost: `(B,)`, or `()`.
 
-    Example:
+    Examples:
         >>> cell = eirehn.ACTCell(9, 32, cell="LSTM")
         >>> (h, c), cost = cell(torch.randn(4, 9), return_cost=True)
         >>> h.shape, cost.shape
@@ -85,7 +85,7 @@ class ACTCell(RecurrentCell):
         Args:
             halting_bias: initial `b_p`; a positive one makes the first training steps shallow. Default: 1.
 
-        Example:
+        Examples:
             >>> eirehn.ACTCell(9, 32).reset_parameters(halting_bias=2.0)
         """
         finite("halting_bias", halting_bias)
@@ -168,7 +168,7 @@ class ACTCell(RecurrentCell):
         Shape:
             As the class says.
 
-        Example:
+        Examples:
             >>> h, depth = eirehn.ACTCell(9, 32, cell="GRU")(torch.randn(4, 9), max_depth=3, return_depth=True)
             >>> h.shape, depth.shape
             (torch.Size([4, 32]), torch.Size([4]))

@@ -41,7 +41,7 @@ class RecurrentCell(nn.Module):
         state_size: size of the state if it holds more than the output, as an LSTM's `[h; c]`. Default:
             `hidden_size`.
 
-    Example:
+    Examples:
         >>> from eirehn.cells import RecurrentCell
         >>> isinstance(eirehn.EIREHNCell(9, 32), RecurrentCell)
         True
@@ -170,7 +170,7 @@ class RecurrentCell(nn.Module):
             - hx and the new state: `(B, H)`, or `(H,)`, with H = `hidden_size`.
             - depth (int64) and cost: `(B,)`, or `()`.
 
-        Example:
+        Examples:
             >>> cell = eirehn.EIREHNCell(9, 32)
             >>> h = torch.zeros(4, 32)
             >>> for x in torch.randn(12, 4, 9):

@@ -41,7 +41,7 @@ class EIREHNCell(SREHNCell):
         - state: `(B, H)`, or `(H,)`, with H = `hidden_size`.
         - depth (int64) and cost: `(B,)`, or `()`.
 
-    Example:
+    Examples:
         >>> cell = eirehn.EIREHNCell(9, 32, max_depth=5)
         >>> h, depth = cell(torch.randn(4, 9), return_depth=True)
         >>> h.shape, depth.shape
@@ -117,7 +117,7 @@ class EIREHNCell(SREHNCell):
             update_scale: factor on that of `P̄`. Default: 1.
             initial: the other arguments of `SREHNCell.reset_parameters`.
 
-        Example:
+        Examples:
             >>> eirehn.EIREHNCell(9, 32).reset_parameters(gate_bias=-2.0, update_bias=1.0)
         """
         finite("update_bias", update_bias)

@@ -34,7 +34,7 @@ def elastic_gate(alpha: Tensor, beta: Tensor, alpha_t: Tensor, r: int) -> Tensor
         - alpha and beta: `(H,)`.
         - alpha_t and the gate: `(B, H)`; or any shapes that broadcast.
 
-    Example:
+    Examples:
         >>> alpha, beta, alpha_t = torch.tensor([0.25]), torch.tensor([0.95]), torch.tensor([[0.02]])
         >>> torch.cat([eirehn.elastic_gate(alpha, beta, alpha_t, r) for r in (1, 2, 3)], 1)
         tensor([[0.9241, 0.5180, 0.0000]])
@@ -66,7 +66,7 @@ def depth_bound(alpha: Tensor, beta: Tensor) -> Tensor:
     Shape:
         - alpha, beta and the bound: `(H,)`, or any shapes that broadcast.
 
-    Example:
+    Examples:
         >>> eirehn.depth_bound(torch.tensor([0.25, 0.05]), torch.tensor([0.95, 0.95]))
         tensor([ 3., 13.], dtype=torch.float64)
     """

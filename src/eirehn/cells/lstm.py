@@ -41,7 +41,7 @@ def one_bias(module: Recurrent) -> Recurrent:
         TypeError: if it is another kind of module.
         ValueError: if it was made with `bias=False`.
 
-    Example:
+    Examples:
         >>> lstm = eirehn.one_bias(nn.LSTM(2, 20))
         >>> sum(p.numel() for p in lstm.parameters() if p.requires_grad)
         1840
@@ -111,7 +111,7 @@ class OneBias(nn.RNNBase):
             - states: `(L·D, B, H)`; unbatched `(L·D, H)`.
             - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
 
-        Example:
+        Examples:
             >>> out, (h_n, c_n) = eirehn.LSTM(9, 32)(torch.randn(12, 4, 9))
             >>> out.shape, h_n.shape
             (torch.Size([12, 4, 32]), torch.Size([1, 4, 32]))
@@ -176,7 +176,7 @@ class OneBias(nn.RNNBase):
         Returns:
             An `nn.RNN`, `nn.GRU` or `nn.LSTM`.
 
-        Example:
+        Examples:
             >>> lstm, x = eirehn.LSTM(2, 20), torch.randn(5, 1, 2)
             >>> torch.equal(lstm.to_torch()(x)[0], lstm(x)[0])
             True
@@ -275,7 +275,7 @@ class RNN(OneBias, nn.RNN):
         - hx and h_n: `(L·D, B, H)`; unbatched `(L·D, H)`.
         - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
 
-    Example:
+    Examples:
         >>> layer = eirehn.RNN(2, 20)
         >>> out, h_n = layer(torch.randn(50, 4, 2))
         >>> out.shape, h_n.shape
@@ -308,7 +308,7 @@ class GRU(OneBias, nn.GRU):
         - hx and h_n: `(L·D, B, H)`; unbatched `(L·D, H)`.
         - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
 
-    Example:
+    Examples:
         >>> layer = eirehn.GRU(2, 20)
         >>> out, h_n = layer(torch.randn(50, 4, 2))
         >>> out.shape, h_n.shape
@@ -342,7 +342,7 @@ class LSTM(OneBias, nn.LSTM):
         - states h_n and c_n: `(L·D, B, H)`; unbatched `(L·D, H)`.
         - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
 
-    Example:
+    Examples:
         >>> layer = eirehn.LSTM(2, 20)
         >>> out, (h_n, c_n) = layer(torch.randn(50, 4, 2))
         >>> out.shape, h_n.shape

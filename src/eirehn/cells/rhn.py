@@ -42,7 +42,7 @@ class RHNCell(RecurrentCell):
         - state: `(B, H)`, or `(H,)`, with H = `hidden_size`.
         - depth (int64) and cost: `(B,)`, or `()`; both are the number of inner steps.
 
-    Example:
+    Examples:
         >>> cell = eirehn.RHNCell(9, 32, depth=3)
         >>> h = cell(torch.randn(4, 9))
         >>> h.shape
@@ -82,7 +82,7 @@ class RHNCell(RecurrentCell):
             weight_bound: weights and biases are uniform within ± this. Default: `1/√hidden_size`.
             gate_bias: bias of the transform gate; a negative one makes the network keep its state. Default: −2.
 
-        Example:
+        Examples:
             >>> eirehn.RHNCell(9, 32).reset_parameters(gate_bias=-1.0)
         """
         bound, bias = default_bound(weight_bound, self.hidden_size), finite("gate_bias", gate_bias)
@@ -145,7 +145,7 @@ class SRHNCell(RHNCell):
         - state: `(B, H)`, or `(H,)`, with H = `hidden_size`.
         - depth (int64) and cost: `(B,)`, or `()`; both are the number of inner steps.
 
-    Example:
+    Examples:
         >>> cell = eirehn.SRHNCell(9, 32, depth=3)
         >>> h = cell(torch.randn(4, 9))
         >>> h.shape

@@ -33,7 +33,7 @@ class SREHNCell(RecurrentCell):
         - state: `(B, H)`, or `(H,)`, with H = `hidden_size`.
         - depth (int64) and cost: `(B,)`, or `()`.
 
-    Example:
+    Examples:
         >>> cell = eirehn.SREHNCell(9, 32)
         >>> h, depth = cell(torch.randn(4, 9), return_depth=True)
         >>> h.shape, depth.shape
@@ -96,7 +96,7 @@ class SREHNCell(RecurrentCell):
                 Default: 1.
             gate_scale: factor on that of the rows of `W_h` of the residual gate. Default: 1.
 
-        Example:
+        Examples:
             >>> eirehn.SREHNCell(9, 32).reset_parameters(gate_bias=-2.0, alpha=0.1)
         """
         bound = default_bound(weight_bound, self.hidden_size)
@@ -124,7 +124,7 @@ class SREHNCell(RecurrentCell):
         Returns:
             Float64 of shape `(hidden_size,)`.
 
-        Example:
+        Examples:
             >>> eirehn.SREHNCell(9, 4).depth_bound()
             tensor([3., 3., 3., 3.], dtype=torch.float64)
         """

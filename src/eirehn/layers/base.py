@@ -48,7 +48,7 @@ class RecurrentLayer(nn.Module):
         device: device of the parameters. Default: torch's default.
         dtype: floating point type of the parameters. Default: torch's default.
 
-    Example:
+    Examples:
         >>> from functools import partial
         >>> from eirehn.layers import RecurrentLayer
         >>> layer = RecurrentLayer(partial(eirehn.RHNCell, depth=2), input_size=9, hidden_size=32)
@@ -106,7 +106,7 @@ class RecurrentLayer(nn.Module):
         Args:
             initial: initial values by name, as the `reset_parameters` of the layer's cell takes them.
 
-        Example:
+        Examples:
             >>> layer = eirehn.EIREHN(9, 32)
             >>> layer.reset_parameters(gate_bias=-2.0, alpha=0.1)
         """
@@ -200,7 +200,7 @@ class RecurrentLayer(nn.Module):
             - depth (int64) and cost: `(L·D, T, B)`; `(L·D, B, T)` with `batch_first`; `(L·D, T)` unbatched. Both
               are 0 where a packed sequence has ended.
 
-        Example:
+        Examples:
             >>> layer = eirehn.SREHN(9, 32, max_depth=10)
             >>> out, h_n, depth, cost = layer(torch.randn(12, 4, 9), return_depth=True, return_cost=True)
             >>> depth.shape, cost.shape

@@ -17,14 +17,6 @@ from .base import LayerOptions, RecurrentLayer
 from .rows import Rows
 
 
-class HighwayOptions(LayerOptions, total=False):
-    """Options of the highway networks: dropout on the inputs of the matrix products, `x` in `W_x x` and `h` in
-    `W h`, with one mask per sequence and call, kept over all time steps and inner steps."""
-
-    input_dropout: float
-    hidden_dropout: float
-
-
 class HighwayLayer(RecurrentLayer):
     """Base class of the highway networks, with dropout on the inputs of their matrix products."""
 
@@ -76,7 +68,7 @@ class RHN(HighwayLayer):
         - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
         - depth (int64) and cost: `(L·D, T, B)`; `(L·D, B, T)` with `batch_first`; `(L·D, T)` unbatched.
 
-    Example:
+    Examples:
         >>> layer = eirehn.RHN(9, 32, depth=3)
         >>> out, h_n = layer(torch.randn(12, 4, 9))
         >>> out.shape, h_n.shape
@@ -92,9 +84,27 @@ class RHN(HighwayLayer):
         num_layers: int = 1,
         *,
         depth: int = 5,
-        **options: Unpack[HighwayOptions],
+        input_dropout: float = 0.0,
+        hidden_dropout: float = 0.0,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(partial(self._cell, depth=depth), input_size, hidden_size, num_layers, **options)
+        super().__init__(
+            partial(self._cell, depth=depth),
+            input_size,
+            hidden_size,
+            num_layers,
+            input_dropout=input_dropout,
+            hidden_dropout=hidden_dropout,
+            batch_first=batch_first,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            device=device,
+            dtype=dtype,
+        )
         self.depth = depth
 
 
@@ -129,7 +139,7 @@ class SRHN(RHN):
         - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
         - depth (int64) and cost: `(L·D, T, B)`; `(L·D, B, T)` with `batch_first`; `(L·D, T)` unbatched.
 
-    Example:
+    Examples:
         >>> layer = eirehn.SRHN(9, 32, depth=3)
         >>> out, h_n, depth = layer(torch.randn(12, 4, 9), return_depth=True)
         >>> depth.unique()
@@ -148,7 +158,7 @@ class ElasticLayer(HighwayLayer):
         Returns:
             Float64 of shape `(num_layers · directions, hidden_size)`.
 
-        Example:
+        Examples:
             >>> eirehn.SREHN(9, 4).depth_bound()
             tensor([[3., 3., 3., 3.]], dtype=torch.float64)
         """
@@ -166,7 +176,7 @@ class ElasticLayer(HighwayLayer):
         Returns:
             Shape `(num_layers · directions,)`.
 
-        Example:
+        Examples:
             >>> eirehn.EIREHN(9, 32).dead_units(torch.randn(12, 4, 9))
             tensor([0.])
         """
@@ -218,7 +228,7 @@ class SREHN(ElasticLayer):
         - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
         - depth (int64) and cost: `(L·D, T, B)`; `(L·D, B, T)` with `batch_first`; `(L·D, T)` unbatched.
 
-    Example:
+    Examples:
         >>> layer = eirehn.SREHN(9, 32, max_depth=10)
         >>> out, h_n, depth = layer(torch.randn(12, 4, 9), return_depth=True)
         >>> out.shape, depth.shape
@@ -232,10 +242,28 @@ class SREHN(ElasticLayer):
         num_layers: int = 1,
         *,
         max_depth: int = 10,
-        **options: Unpack[HighwayOptions],
+        input_dropout: float = 0.0,
+        hidden_dropout: float = 0.0,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         cell = partial(SREHNCell, max_depth=max_depth)
-        super().__init__(cell, input_size, hidden_size, num_layers, **options)
+        super().__init__(
+            cell,
+            input_size,
+            hidden_size,
+            num_layers,
+            input_dropout=input_dropout,
+            hidden_dropout=hidden_dropout,
+            batch_first=batch_first,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            device=device,
+            dtype=dtype,
+        )
         self.max_depth = max_depth
 
 
@@ -276,7 +304,7 @@ class EIREHN(ElasticLayer):
         - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
         - depth (int64) and cost: `(L·D, T, B)`; `(L·D, B, T)` with `batch_first`; `(L·D, T)` unbatched.
 
-    Example:
+    Examples:
         >>> layer = eirehn.EIREHN(input_size=9, hidden_size=48, max_depth=10, batch_first=True)
         >>> out, h_n, depth = layer(torch.randn(32, 128, 9), return_depth=True)
         >>> out.shape, h_n.shape, depth.shape
@@ -292,10 +320,28 @@ class EIREHN(ElasticLayer):
         max_depth: int = 10,
         hyper_size: int | None = None,
         weight_update: str = "bounded",
-        **options: Unpack[HighwayOptions],
+        input_dropout: float = 0.0,
+        hidden_dropout: float = 0.0,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         cell = partial(EIREHNCell, max_depth=max_depth, hyper_size=hyper_size, weight_update=weight_update)
-        super().__init__(cell, input_size, hidden_size, num_layers, **options)
+        super().__init__(
+            cell,
+            input_size,
+            hidden_size,
+            num_layers,
+            input_dropout=input_dropout,
+            hidden_dropout=hidden_dropout,
+            batch_first=batch_first,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            device=device,
+            dtype=dtype,
+        )
         self.max_depth = max_depth
         self.hyper_size = self.cells[0].hyper_size
         self.weight_update = self.cells[0].weight_update
@@ -332,7 +378,7 @@ class ACT(RecurrentLayer):
         - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
         - depth (int64) and cost: `(L·D, T, B)`; `(L·D, B, T)` with `batch_first`; `(L·D, T)` unbatched.
 
-    Example:
+    Examples:
         >>> layer = eirehn.ACT(9, 32, cell="LSTM")
         >>> out, (h_n, c_n), cost = layer(torch.randn(12, 4, 9), return_cost=True)
         >>> out.shape, h_n.shape, c_n.shape, cost.shape
@@ -348,10 +394,24 @@ class ACT(RecurrentLayer):
         cell: str = "LSTM",
         max_depth: int = 10,
         epsilon: float = 0.01,
-        **options: Unpack[LayerOptions],
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         make_cell = partial(ACTCell, cell=cell, max_depth=max_depth, epsilon=epsilon)
-        super().__init__(make_cell, input_size, hidden_size, num_layers, **options)
+        super().__init__(
+            make_cell,
+            input_size,
+            hidden_size,
+            num_layers,
+            batch_first=batch_first,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            device=device,
+            dtype=dtype,
+        )
         self.kind = cell
         self.max_depth = max_depth
 

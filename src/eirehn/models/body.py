@@ -24,7 +24,7 @@ LAYERS: dict[str, Callable[..., Any]] = {
 class Outcome(NamedTuple):
     """The result of a model for a batch, which its `run` returns.
 
-    Example:
+    Examples:
         >>> from eirehn.models import SequenceModel, SequenceNetwork
         >>> model = SequenceModel(SequenceNetwork("EIREHN", max_depth=4), input_size=2, output_size=3)
         >>> outcome = model.run(torch.zeros(8, 20, 2))

@@ -21,7 +21,7 @@ POOLINGS = ("last", "mean")
 class Network:
     """The recurrent layers of a model; see `SequenceNetwork` and `LanguageNetwork`.
 
-    Example:
+    Examples:
         >>> from eirehn.models import Network
         >>> Network("SREHN", hidden_size=48, max_depth=10).kind
         'SREHN'
@@ -66,7 +66,7 @@ class Network:
 class SequenceNetwork(Network):
     """The network of a `SequenceModel`.
 
-    Example:
+    Examples:
         >>> from eirehn.models import SequenceNetwork
         >>> SequenceNetwork("EIREHN", hidden_size=32, max_depth=5, pooling="mean").bidirectional
         False
@@ -89,7 +89,7 @@ class SequenceNetwork(Network):
 class LanguageNetwork(Network):
     """The network of a `LanguageModel`.
 
-    Example:
+    Examples:
         >>> from eirehn.models import LanguageNetwork
         >>> LanguageNetwork("EIREHN", hidden_size=400, max_depth=4, word_dropout=0.1).tied
         True

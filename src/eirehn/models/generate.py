@@ -22,7 +22,7 @@ SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 class Token(NamedTuple):
     """A token of a generated text, see `generate`.
 
-    Example:
+    Examples:
         >>> from eirehn.models.generate import Token
         >>> Token("said", depth=2.5, given=False).text
         'said'
@@ -39,7 +39,7 @@ class Token(NamedTuple):
 class Prompt(NamedTuple):
     """A prompt as `read_prompt` returns it.
 
-    Example:
+    Examples:
         >>> from eirehn.models.generate import Prompt
         >>> Prompt(ids=[3, 0], unknown=["Vinken"]).unknown
         ['Vinken']
@@ -102,7 +102,7 @@ def read_prompt(text: str, vocabulary: Vocabulary) -> Prompt:
     Returns:
         The indices of its tokens, that of `<unk>` for unknown ones, and the unknown tokens.
 
-    Example:
+    Examples:
         >>> from eirehn.models.generate import read_prompt
         >>> model = eirehn.load("runs/text")
         >>> read_prompt("the xylophone", model.tokens).unknown
@@ -147,7 +147,7 @@ def generate(
     Raises:
         ValueError: if an argument is out of range, or the logits are not finite.
 
-    Example:
+    Examples:
         >>> from eirehn.models.generate import generate, read_prompt
         >>> model = eirehn.load("runs/text")
         >>> prompt = read_prompt("the company", model.tokens).ids

@@ -41,7 +41,7 @@ def load(run: str | os.PathLike[str], *, seed: int | None = None, which: str = "
         RunError: if there is not a trained model in the folder, or a file is damaged.
         ValueError: if there is no such seed or choice of weights.
 
-    Example:
+    Examples:
         >>> model = eirehn.load("runs/synthetic")
         >>> model(torch.zeros(1, 20, 2)).shape
         torch.Size([1, 20, 2])

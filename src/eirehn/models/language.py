@@ -41,7 +41,7 @@ class LanguageModel(nn.Module):
         - tokens: `(B, T)`, int64.
         - logits: `(B, T, vocabulary)`.
 
-    Example:
+    Examples:
         >>> from eirehn.models import LanguageModel, LanguageNetwork
         >>> model = LanguageModel(LanguageNetwork("EIREHN", hidden_size=20), vocabulary=50)
         >>> model(torch.zeros(8, 35, dtype=torch.int64)).shape
@@ -89,7 +89,7 @@ class LanguageModel(nn.Module):
             - tokens: `(B, T)`, int64.
             - logits: `(B, T, vocabulary)`.
 
-        Example:
+        Examples:
             >>> from eirehn.models import LanguageModel, LanguageNetwork
             >>> model = LanguageModel(LanguageNetwork("SREHN"), vocabulary=50).eval()
             >>> model(torch.zeros(1, 7, dtype=torch.int64), max_depth=2).softmax(-1).shape
@@ -128,7 +128,7 @@ class LanguageModel(nn.Module):
             - prediction: `(B, T, vocabulary)`, or `(B, T)` with a target.
             - depth and cost: `(L, B, T)`.
 
-        Example:
+        Examples:
             >>> from eirehn.models import LanguageModel, LanguageNetwork
             >>> model = LanguageModel(LanguageNetwork("SREHN"), vocabulary=50).eval()
             >>> first, second = torch.randint(50, (1, 20)).split(10, 1)

@@ -27,7 +27,7 @@ LINES = 32
 class Scored(NamedTuple):
     """A token of a text with its surprisal and its depth, see `score`.
 
-    Example:
+    Examples:
         >>> from eirehn.models.score import Scored
         >>> Scored(line=1, place=3, token="said", known=True, bits=4.2, depth=2.0, open=0.9).bits
         4.2
@@ -64,7 +64,7 @@ def text_tokens(path: Path, level: str, encoding: str = "utf-8") -> Iterator[str
     Raises:
         RunError: if the file is empty or cannot be read.
 
-    Example:
+    Examples:
         >>> from pathlib import Path
         >>> from eirehn.models.score import text_tokens
         >>> _ = Path("text.txt").write_text("the company said")
@@ -106,7 +106,7 @@ def score(
     Raises:
         ValueError: if the logits are not finite.
 
-    Example:
+    Examples:
         >>> from eirehn.models.score import score
         >>> model = eirehn.load("runs/text")
         >>> [scored.token for scored in score(model, model.tokens, "the company said <eos>".split())]

@@ -36,7 +36,7 @@ class SequenceModel(nn.Module):
         - x: `(B, T, input_size)`.
         - prediction: `(B, T, output_size)`, or `(B, output_size)` with `last`.
 
-    Example:
+    Examples:
         >>> from eirehn.models import SequenceModel, SequenceNetwork
         >>> network = SequenceNetwork("EIREHN", hidden_size=20, max_depth=5)
         >>> model = SequenceModel(network, input_size=2, output_size=3, last=True)
@@ -82,7 +82,7 @@ class SequenceModel(nn.Module):
             - x: `(B, T, input_size)`; lengths: `(B,)`.
             - prediction: `(B, T, output_size)`, or `(B, output_size)` with `last`.
 
-        Example:
+        Examples:
             >>> from eirehn.models import SequenceModel, SequenceNetwork
             >>> model = SequenceModel(SequenceNetwork("SREHN"), input_size=2, output_size=3, last=True)
             >>> model(torch.zeros(8, 20, 2), lengths=torch.tensor([20, 7, 3, 1, 9, 20, 2, 5]), max_depth=2).shape
@@ -116,7 +116,7 @@ class SequenceModel(nn.Module):
             - prediction: `(B, T, output_size)`, or `(B, output_size)` with `last`.
             - depth and cost: `(L·D, B, T)`.
 
-        Example:
+        Examples:
             >>> from eirehn.models import SequenceModel, SequenceNetwork
             >>> model = SequenceModel(SequenceNetwork("SREHN", max_depth=4), input_size=2, output_size=2)
             >>> outcome = model.run(torch.zeros(8, 20, 2), with_cost=True)

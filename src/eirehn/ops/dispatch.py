@@ -66,7 +66,7 @@ class use_backend:  # noqa: N801  # reads as a verb, and is used like torch.no_g
     Raises:
         ValueError: if there is no such backend; and at a call of a layer if the backend named cannot run it.
 
-    Example:
+    Examples:
         >>> layer, x = eirehn.EIREHN(9, 32), torch.randn(12, 4, 9)
         >>> with eirehn.use_backend("reference"):
         ...     out, h_n = layer(x)
