@@ -99,18 +99,56 @@ class Data(Protocol):
 
 @dataclass(frozen=True)
 class Scaling:
-    """Converts the units of a user's data to those that a model was trained in, and back."""
+    """Converts the units of a user's data to those that a model was trained in, and back.
 
-    mean: tuple[float, ...]  # of each channel
+    Examples:
+        >>> from eirehn.models import Scaling
+        >>> scaling = Scaling(mean=(20.0,), scale=(5.0,))
+        >>> scaling.inputs(torch.tensor([[[25.0]]]), like=torch.zeros(()))
+        tensor([[[1.]]])
+    """
+
+    mean: tuple[float, ...]
+    """Subtracted from each channel of the inputs."""
     scale: tuple[float, ...]
-    target_mean: tuple[float, ...] = (0.0,)  # of each output
+    """Then divides each channel."""
+    target_mean: tuple[float, ...] = (0.0,)
+    """Added to each output, after the multiplication."""
     target_scale: tuple[float, ...] = (1.0,)
+    """Multiplies each output."""
 
     def inputs(self, x: Tensor, like: Tensor) -> Tensor:
+        """Scales inputs.
+
+        Args:
+            x: inputs in the units of the data, `(…, X)`.
+            like: a tensor with the dtype of the result.
+
+        Returns:
+            Inputs of the model, `(…, X)`.
+
+        Examples:
+            >>> from eirehn.models import Scaling
+            >>> Scaling(mean=(20.0,), scale=(5.0,)).inputs(torch.tensor([[30.0]]), like=torch.zeros(()))
+            tensor([[2.]])
+        """
         # In double precision, as are the outputs: a small change of a large number would vanish otherwise.
         return ((x.double() - _double(self.mean, x)) / _double(self.scale, x)).to(like.dtype)
 
     def outputs(self, prediction: Tensor) -> Tensor:
+        """Scales predictions back.
+
+        Args:
+            prediction: outputs of the model, `(…, O)`.
+
+        Returns:
+            Predictions in the units of the data, float64 of shape `(…, O)`.
+
+        Examples:
+            >>> from eirehn.models import Scaling
+            >>> Scaling((0.0,), (1.0,), target_mean=(20.0,), target_scale=(5.0,)).outputs(torch.tensor([[2.0]]))
+            tensor([[30.]], dtype=torch.float64)
+        """
         scale, mean = (_double(each, prediction) for each in (self.target_scale, self.target_mean))
         return prediction.double() * scale + mean
 

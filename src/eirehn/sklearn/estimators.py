@@ -212,8 +212,8 @@ class ElasticRegressor(RegressorMixin, ElasticEstimator):
 
     Examples:
         >>> from eirehn.sklearn import ElasticRegressor
-        >>> X = np.random.default_rng(0).normal(size=(40, 12, 3))
-        >>> y = X[:, :, 0].mean(1)
+        >>> y = np.linspace(-2, 2, 40)
+        >>> X = np.random.default_rng(0).normal(size=(40, 12, 3)) + y[:, None, None]
         >>> model = ElasticRegressor(hidden_size=8, epochs=10, random_state=0).fit(X, y)
         >>> model.predict(X).shape
         (40,)
