@@ -54,8 +54,8 @@ class ElasticClassifier(ClassifierMixin, ElasticEstimator):
             proportional to its number of sequences; or `None`, equal. Default: `None`.
 
     Attributes:
-        classes_: the classes, sorted, `(classes,)`.
-        n_channels_in_: channels of the training data.
+        classes_ (np.ndarray): the classes, sorted, `(classes,)`.
+        n_channels_in_ (int): channels of the training data.
 
     Shape:
         N is the number of sequences.
@@ -201,7 +201,7 @@ class ElasticRegressor(RegressorMixin, ElasticEstimator):
         verbose: whether to show the progress of training. Default: `False`.
 
     Attributes:
-        n_channels_in_: channels of the training data.
+        n_channels_in_ (int): channels of the training data.
 
     Shape:
         N is the number of sequences.
