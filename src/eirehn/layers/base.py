@@ -280,7 +280,7 @@ class RecurrentLayer(nn.Module):
         return Rows.of(input, batch_first=self.batch_first)
 
     def _initial_states(self, hx: Any, rows: Rows) -> Tensor:
-        """(layers · directions, B, S), in the rows' order of samples."""
+        """(layers · directions, B, S), with samples in the order of the rows."""
         cell, batch = self._first_cell(), rows.batch_sizes[0]
         if hx is None:
             return cell.initial_state(batch).expand(len(self.cells), -1, -1)
