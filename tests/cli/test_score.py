@@ -33,7 +33,7 @@ def test_words_in_a_table(language_run: Path, tmp_path: Path, capsys: pytest.Cap
     whole = f"{len(rows):,} words, including ends of lines: perplexity {2 ** (sum(bits) / len(bits)):.4g}"
     assert whole[:-1] in said
     assert "; 0 not in the vocabulary" in said
-    assert all(0 < float(row["open"]) <= float(row["depth"]) == 2 for row in rows)
+    assert all(float(row["depth"]) == 2 < float(row["cost"]) for row in rows)
     text = tmp_path / "own.txt"
     text.write_text('w1 zebra "w2"\nw1 w2\n')
     done(f"score {language_run} {text} --out {out} --apart --max_depth 1")
@@ -73,7 +73,7 @@ def test_characters_in_a_table(tmp_path: Path) -> None:
     text = 'a,"\r\n\n\u2028 \t'
     rows = [Scored(1, at, letter, True, 0.5, 1.0, None) for at, letter in enumerate(text, 1)]
     assert list(_written(rows, tmp_path / "table.csv")) == rows
-    assert [(row["token"], row["open"]) for row in table(tmp_path / "table.csv")] == [(each, "") for each in text]
+    assert [(row["token"], row["cost"]) for row in table(tmp_path / "table.csv")] == [(each, "") for each in text]
 
 
 def test_a_text_that_is_all_but_ruled_out(

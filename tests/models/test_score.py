@@ -105,10 +105,10 @@ def test_depths_are_those_of_the_token_that_was_read(apart: bool) -> None:
         outcome = model.eval().run(ids, with_cost=True)
     assert outcome.cost is not None
     assert [each.depth for each in found] == outcome.depth.double().mean(0)[0, 1:].tolist()
-    assert [each.open for each in found] == pytest.approx(outcome.cost.mean(0)[0, 1:].tolist(), rel=1e-9)
-    assert len({each.open for each in found}) == 4
+    assert [each.cost for each in found] == pytest.approx(outcome.cost.mean(0)[0, 1:].tolist(), rel=1e-9)
+    assert len({each.cost for each in found}) == 4
     assert {each.depth for each in score(model, WORDS, TEXT, apart=apart, max_depth=1)} <= {0.0, 0.5, 1.0}
-    assert next(score(make(NETWORKS["fixed"]), WORDS, TEXT, apart=apart)).open is None
+    assert next(score(make(NETWORKS["fixed"]), WORDS, TEXT, apart=apart)).cost is None
 
 
 def test_characters() -> None:

@@ -1,4 +1,4 @@
-"""Checks of what a caller gives, in torch's own wording where torch has one."""
+"""Checks of arguments, with torch's messages where torch has one."""
 
 from __future__ import annotations
 
@@ -13,11 +13,19 @@ from torch.nn.utils.rnn import PackedSequence
 
 
 class UnstableTraining(UserWarning):
-    """Steps of a training were skipped because their gradients were not finite, or a seed stopped altogether."""
+    """The warning of a training that has become unstable.
+
+    It says how many steps were skipped because their gradients were not finite, or that a seed has stopped: it had
+    no step with finite gradients in an epoch, or its weights are not finite. A smaller learning rate usually helps.
+
+    Examples:
+        >>> import warnings
+        >>> warnings.simplefilter("error", eirehn.UnstableTraining)  # stop at once instead
+    """
 
 
 def usable_device(name: str | None) -> torch.device:
-    """The device of this name, on which something can be put; where None, a GPU if there is one."""
+    """The device of this name if tensors can be created on it; if None, a GPU if there is one."""
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(0, device=device)
@@ -34,7 +42,7 @@ def positive_int(name: str, value: object) -> int:
         raise TypeError(f"{name} should be of type int, got: {type(value).__name__}")
     if value <= 0:
         raise ValueError(f"{name} must be greater than zero, got {value}")
-    if value > 1 << 62:  # more than tensors and kernels count to
+    if value > 1 << 62:  # tensors and kernels count in int64
         raise ValueError(f"{name} must be at most 2**62, got {value}")
     return value
 
@@ -70,7 +78,7 @@ def floating(dtype: torch.dtype | None) -> torch.dtype | None:
     return dtype
 
 
-HALVED = (torch.float32, torch.float16, torch.bfloat16)  # what autocast turns into each other
+HALVED = (torch.float32, torch.float16, torch.bfloat16)  # types that autocast converts into each other
 
 
 def check_dtype(given: Tensor, weight: Tensor, name: str = "input") -> None:
@@ -120,7 +128,7 @@ def check_layer_input(name: str, input: Tensor | PackedSequence, input_size: int
 
 
 def check_layer_state(part: Tensor, size: tuple[int, int, int], *, batched: bool, weight: Tensor) -> None:
-    """A part of `hx` that should be of `size` (cells, B, H)."""
+    """Checks a part of `hx`, which should be of `size` (cells, B, H)."""
     check_tensor("hx", part)
     dims = 3 if batched else 2
     if part.dim() != dims:
@@ -133,7 +141,7 @@ def check_layer_state(part: Tensor, size: tuple[int, int, int], *, batched: bool
 
 
 def check_pair(hx: object) -> tuple[Tensor, Tensor]:
-    """An LSTM's state `(h, c)`."""
+    """Checks an LSTM's state `(h, c)`."""
     if not isinstance(hx, (tuple, list)) or len(hx) != 2 or not all(isinstance(part, Tensor) for part in hx):
         raise TypeError(f"hx should be a pair of Tensors (h, c), got: {type(hx).__name__}")
     h, c = hx
@@ -158,5 +166,5 @@ def probability(name: str, value: object) -> float:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Of the `known` names the one that `name` was most likely meant to be."""
+    """The one of the `known` names that is most similar to `name`."""
     return difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]

@@ -1,4 +1,4 @@
-"""The equations, one system of the paper a file, in plain PyTorch: the oracle for everything faster."""
+"""The equations in plain PyTorch, one system of the paper per file; the faster kernels are tested against them."""
 
 from .act import ACTCell
 from .base import RecurrentCell

@@ -1,9 +1,9 @@
-"""ACT: adaptive computation time (Graves 2016), which the elastic gate answers."""
+"""ACT: adaptive computation time (Graves 2016), which the elastic gate is compared with."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -25,11 +25,33 @@ CELLS: dict[str, Callable[..., nn.RNNCellBase]] = {"RNN": nn.RNNCell, "GRU": nn.
 
 
 class ACTCell(RecurrentCell):
-    """A torch cell S that takes inner steps `s^n = S(s^{n-1}, [x; [n=1]])` until a halting unit has had enough.
+    """Adaptive computation time (Graves 2016) around torch's RNN, GRU or LSTM cell S, with the interface of that
+    cell.
 
-    `p^n = sigm(w_p h^n + b_p)`; `N` is the first n with `Σ p ≥ 1 − ε`, or `max_depth`; the last step weighs
-    what is left, the remainder `R = 1 − Σ_{n<N} p^n`. State and output are the means `Σ_n p^n s^n`, and the
-    ponder cost is `N + R`. For an LSTM the state is `[h; c]`, and h alone is the output.
+    It takes inner steps `s^n = S(s^{n-1}, [x; [n=1]])` with halting probabilities `p^n = sigm(w_p h^n + b_p)`. `N`
+    is the first n with `Σ p ≥ 1 − ε`, or `max_depth`; the last step has the weight that is left, the remainder
+    `R = 1 − Σ_{n<N} p^n` in place of `p^N`. State and output are the means `Σ_n p^n s^n`; the ponder cost is
+    `N + R`. For an LSTM the state is `[h; c]`, and the output is h alone.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: units of the cell.
+        cell: `"RNN"`, `"GRU"` or `"LSTM"`. Default: `"LSTM"`.
+        max_depth: most inner steps of a time step. Default: 10.
+        epsilon: ε above, at least 0 and below 1. Default: 0.01.
+        device: device of the parameters. Default: torch's default.
+        dtype: floating point type of the parameters. Default: torch's default.
+
+    Shape:
+        - input: `(B, X)`, or `(X,)` unbatched, with X = `input_size`.
+        - state: `(B, H)`, or `(H,)`, with H = `hidden_size`; for an LSTM a pair `(h, c)` of such tensors.
+        - depth (int64) and cost: `(B,)`, or `()`.
+
+    Examples:
+        >>> cell = eirehn.ACTCell(9, 32, cell="LSTM")
+        >>> (h, c), cost = cell(torch.randn(4, 9), return_cost=True)
+        >>> h.shape, cost.shape
+        (torch.Size([4, 32]), torch.Size([4]))
     """
 
     def __init__(
@@ -58,7 +80,14 @@ class ACTCell(RecurrentCell):
         self.reset_parameters()
 
     def reset_parameters(self, *, halting_bias: float = 1.0) -> None:
-        """The cell starts as torch starts it; a positive `halting_bias` keeps early training shallow."""
+        """Draws all parameters anew, those of the inner cell as torch does.
+
+        Args:
+            halting_bias: initial `b_p`; a positive one makes the first training steps shallow. Default: 1.
+
+        Examples:
+            >>> eirehn.ACTCell(9, 32).reset_parameters(halting_bias=2.0)
+        """
         finite("halting_bias", halting_bias)
         self.cell.reset_parameters()
         one_bias(self.cell)
@@ -73,7 +102,7 @@ class ACTCell(RecurrentCell):
         return product(x, W_x, self.cell.bias_ih, keep_half=keep_half)  # (…, G·H)
 
     def transition(self, u: Tensor, state: Tensor, first: bool) -> Tensor:
-        """`S(s, [x; flag])`, given what x contributes."""
+        """`S(s, [x; flag])`, given the projected input `u`."""
         if first:
             u = u + self.cell.weight_ih[:, self.input_size]
         return TRANSITIONS[self.kind](u, state, self.cell.weight_hh, self.cell.bias_hh)
@@ -106,7 +135,7 @@ class ACTCell(RecurrentCell):
             mean = torch.where(running, mean + weight.to(h.dtype) * state, mean)
             remainder = torch.where(running & last, weight, remainder)
             depth = depth + running[..., 0]
-            spent = spent + p  # of no account once a sample has halted
+            spent = spent + p  # not used once a sample has halted
             running = running & ~last
         cost = depth + remainder[..., 0] if with_cost else None
         return Step(mean, depth, cost)
@@ -123,13 +152,36 @@ class ACTCell(RecurrentCell):
         return_depth: bool = False,
         return_cost: bool = False,
     ) -> Any:
-        """As `nn.LSTMCell` or `nn.GRUCell`: an LSTM's `hx` and result are the pair `(h, c)`."""
+        """Takes one time step, as `nn.GRUCell` or, for an LSTM, `nn.LSTMCell` does.
+
+        Args:
+            input: the input of this time step.
+            hx: the state before it, for an LSTM the pair `(h, c)`. Default: zeros.
+            max_depth: most inner steps in this call. Default: the cell's own.
+            return_depth: whether to return the number of inner steps taken, too. Default: `False`.
+            return_cost: whether to return the ponder cost `N + R`, too. Default: `False`.
+
+        Returns:
+            The new state; with `return_depth` or `return_cost` a tuple of it and `depth`, `cost` or both, in this
+            order.
+
+        Shape:
+            As the class says.
+
+        Examples:
+            >>> h, depth = eirehn.ACTCell(9, 32, cell="GRU")(torch.randn(4, 9), max_depth=3, return_depth=True)
+            >>> h.shape, depth.shape
+            (torch.Size([4, 32]), torch.Size([4]))
+        """
         result = super().forward(input, hx, max_depth=max_depth, return_depth=return_depth, return_cost=return_cost)
         if self.kind != "LSTM":
             return result
         if isinstance(result, tuple):
             return (result[0].chunk(2, -1), *result[1:])
         return result.chunk(2, -1)
+
+    if TYPE_CHECKING:
+        __call__ = forward
 
     def extra_repr(self) -> str:
         return (
@@ -156,5 +208,5 @@ def lstm(u: Tensor, state: Tensor, W_hh: Tensor, b_hh: Tensor) -> Tensor:
     return torch.cat([torch.sigmoid(o) * torch.tanh(c), c], -1)
 
 
-# vmap has no rule for torch's LSTM cell and a slow way around for the others, so the equations are written out.
+# vmap has no rule for torch's LSTM cell, and a slow fallback for the others, so the equations are written out.
 TRANSITIONS = {"RNN": rnn, "GRU": gru, "LSTM": lstm}

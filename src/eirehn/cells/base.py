@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import torch
 import torch.nn.functional as F
@@ -14,26 +14,37 @@ from .._internal.checks import check_cell_input, check_cell_state, finite, posit
 
 
 class Step(NamedTuple):
-    """What one time step gives back."""
+    """The result of one time step."""
 
     state: Tensor  # (B, S)
     depth: Tensor  # (B,) int64: inner steps taken by each sample
-    cost: Tensor | None  # (B,): the cost of depth, where it was asked for
+    cost: Tensor | None  # (B,): the cost of depth, if asked for
 
 
 class Constants(NamedTuple):
-    """What is the same for all samples and time steps of one call; each system fills in what it has."""
+    """What is the same for all samples and time steps of a call; None for what a system does not have."""
 
     alpha: Tensor | None = None  # (H,): global decay
     beta: Tensor | None = None  # (H,): bias of the elastic gate
-    z: Tensor | None = None  # (Z,): first state of the hypernetwork
+    z: Tensor | None = None  # (Z,): state of the hypernetwork at the first inner step
 
 
 class RecurrentCell(nn.Module):
-    """One time step of a recurrent network that takes several inner steps.
+    """Base class of the cells: one time step of a recurrent network, in several inner steps.
 
-    A subclass gives `project`, what the input contributes (for all time steps at once), and `step`, the
-    transition itself. A layer asks for the `constants` once a call.
+    A subclass implements `project`, the part of a step that depends on the input alone and so can be computed for
+    all time steps at once, and `step`, the transition of the state.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: units.
+        state_size: size of the state if it holds more than the output, as an LSTM's `[h; c]`. Default:
+            `hidden_size`.
+
+    Examples:
+        >>> from eirehn.cells import RecurrentCell
+        >>> isinstance(eirehn.EIREHNCell(9, 32), RecurrentCell)
+        True
     """
 
     reset_parameters: Callable[..., None]
@@ -46,11 +57,10 @@ class RecurrentCell(nn.Module):
         super().__init__()
         self.input_size = positive_int("input_size", input_size)
         self.hidden_size = positive_int("hidden_size", hidden_size)
-        # Wider than hidden_size where the state holds more than the output: the LSTM inside ACT.
         self.state_size = hidden_size if state_size is None else state_size
 
     def project(self, x: Tensor, *, keep_half: bool = False) -> Tensor:
-        """What the input contributes; `keep_half` as in `product`."""
+        """The part of a step that depends on the input alone; `keep_half` as in `product`."""
         raise NotImplementedError
 
     def constants(self) -> Constants:
@@ -77,13 +87,54 @@ class RecurrentCell(nn.Module):
         raise NotImplementedError
 
     def state_parts(self, hx: Any) -> tuple[Tensor, ...]:
-        """What a caller's state consists of, each part of hidden size."""
+        """The tensors of a caller's state, each of hidden size."""
         return (hx,)
 
     def initial_state(self, batch: int) -> Tensor:
         weight = self.weight()
         return torch.zeros(batch, self.state_size, dtype=weight.dtype, device=weight.device)
 
+    @overload
+    def forward(
+        self,
+        input: Tensor,
+        hx: Tensor | None = None,
+        *,
+        max_depth: int | None = None,
+        return_depth: Literal[False] = False,
+        return_cost: Literal[False] = False,
+    ) -> Tensor: ...
+    @overload
+    def forward(
+        self,
+        input: Tensor,
+        hx: Tensor | None = None,
+        *,
+        max_depth: int | None = None,
+        return_depth: Literal[True],
+        return_cost: Literal[False] = False,
+    ) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def forward(
+        self,
+        input: Tensor,
+        hx: Tensor | None = None,
+        *,
+        max_depth: int | None = None,
+        return_depth: Literal[False] = False,
+        return_cost: Literal[True],
+    ) -> tuple[Tensor, Tensor]: ...
+    @overload
+    def forward(
+        self,
+        input: Tensor,
+        hx: Tensor | None = None,
+        *,
+        max_depth: int | None = None,
+        return_depth: Literal[True],
+        return_cost: Literal[True],
+    ) -> tuple[Tensor, Tensor, Tensor]: ...
+    @overload
     def forward(
         self,
         input: Tensor,
@@ -92,10 +143,42 @@ class RecurrentCell(nn.Module):
         max_depth: int | None = None,
         return_depth: bool = False,
         return_cost: bool = False,
+    ) -> Tensor | tuple[Tensor, ...]: ...
+    def forward(
+        self,
+        input: Tensor,
+        hx: Any = None,
+        *,
+        max_depth: int | None = None,
+        return_depth: bool = False,
+        return_cost: bool = False,
     ) -> Any:
-        """One time step, as with `nn.GRUCell`: `input` is (B, X) or (X,), `hx` and the result (B, H) or (H,).
+        """Takes one time step, as `nn.GRUCell` does.
 
-        `return_depth` and `return_cost` append a tensor of shape (B,) or () each.
+        Args:
+            input: the input of this time step.
+            hx: the state before it. Default: zeros.
+            max_depth: most inner steps in this call, in place of the cell's own; a cell of fixed depth takes at
+                most that depth. Default: the cell's own.
+            return_depth: whether to return the number of inner steps taken, too. Default: `False`.
+            return_cost: whether to return the cost of depth, too, see `RecurrentLayer.forward`. Default: `False`.
+
+        Returns:
+            The new state; with `return_depth` or `return_cost` a tuple of it and `depth`, `cost` or both, in this
+            order.
+
+        Shape:
+            - input: `(B, X)`, or `(X,)` unbatched, with X = `input_size`.
+            - hx and the new state: `(B, H)`, or `(H,)`, with H = `hidden_size`.
+            - depth (int64) and cost: `(B,)`, or `()`.
+
+        Examples:
+            >>> cell = eirehn.EIREHNCell(9, 32)
+            >>> h = torch.zeros(4, 32)
+            >>> for x in torch.randn(12, 4, 9):
+            ...     h, depth = cell(x, h, return_depth=True)
+            >>> h.shape, depth.shape
+            (torch.Size([4, 32]), torch.Size([4]))
         """
         name = type(self).__name__
         check_cell_input(name, input, self.input_size, self.weight())
@@ -125,9 +208,12 @@ class RecurrentCell(nn.Module):
             results.append(cost if batched else cost[0])
         return results[0] if len(results) == 1 else tuple(results)
 
+    if TYPE_CHECKING:  # a call has the types of `forward`
+        __call__ = forward
+
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, keep_half: bool = False) -> Tensor:
-    """`W x + b`. Under autocast only the product runs in half precision; the state keeps the weights' dtype. With
+    """`W x + b`, in the dtype of the weights: under autocast only the product runs in half precision. With
     `keep_half` the result stays in half precision."""
     y = F.linear(x, weight, bias)
     return y if keep_half else y.to(weight.dtype)
@@ -148,24 +234,22 @@ def at_least_float32(tensor: Tensor) -> Tensor:
 
 
 def traced(tensor: Tensor) -> bool:
-    """Whether a graph is made here, or shapes alone are worked out: `tensor` has no values."""
+    """Whether a graph is being traced, or `tensor` has a shape but no values."""
     if torch.compiler.is_compiling() or torch.jit._trace.is_tracing():
         return True
     return type(tensor) is not Tensor or tensor.is_meta
 
 
 def transformed() -> bool:
-    """Whether a graph is traced here, or a function transform (vmap, grad, jvp, …) is at work."""
+    """Whether a graph is being traced, or a function transform (vmap, grad, jvp, …) is active."""
     if torch.compiler.is_compiling() or torch.jit._trace.is_tracing():
         return True
     return torch._C._functorch.maybe_current_level() is not None
 
 
 def stops_by_data(tensor: Tensor) -> bool:
-    """Whether Python may look at the values of `tensor` to leave a loop early.
-
-    It may not while a graph is traced or captured, under a function transform, and where there are no values.
-    """
+    """Whether a loop may stop early by the values of `tensor`: not while a graph is traced or captured, not under a
+    function transform, and not if there are no values."""
     if transformed() or traced(tensor):
         return False
     return not (tensor.is_cuda and torch.cuda.is_current_stream_capturing())
@@ -177,7 +261,7 @@ def fill_uniform(bound: float, *parameters: Tensor) -> None:
 
 
 def default_bound(bound: float | None, hidden_size: int) -> float:
-    """torch's own initialisation of recurrent weights, unless the caller names another bound."""
+    """The bound of the uniform initialisation: by default that of torch's recurrent layers, `1/√H`."""
     if bound is None:
         return 1.0 / math.sqrt(hidden_size)
     return finite("weight_bound", bound, above=0.0)

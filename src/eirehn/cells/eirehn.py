@@ -1,4 +1,5 @@
-"""EI-REHN: the elastic highway network whose weights a small hypernetwork changes from depth to depth."""
+"""EI-REHN: the elastic highway network whose weights a small hypernetwork changes from one inner step to the
+next."""
 
 from __future__ import annotations
 
@@ -15,12 +16,36 @@ from .weight_update import RENAMED, WEIGHT_UPDATES
 
 
 class EIREHNCell(SREHNCell):
-    """SREHN, and between its inner steps the hypernetwork
-    `z^r = tanh(W_zh s^{r-1} + W_zg ĝ^{r-1} + W_z z^{r-1} + b_z)` with learned starts `s⁰`, `ĝ⁰`, `z⁰`, so that
-    `[s; ĝ]^r = [tanh; sigm](Ŵ^r h^{r-1} + [r=1] W_x x + b)`. `weight_update` says how `Ŵ^r` comes from `W_h` and
-    the `z` so far: see `weight_update.py`; Eqs. 17 and 22 of the paper are "paper".
+    """Early Improving Recurrent Elastic Highway Network, with the interface of `nn.GRUCell`.
 
-    Rows 0 … H−1 of `W_h`, `W_x`, `b`, `P`, `P_bar` and `b_bar` belong to the residual s, the others to ĝ.
+    It is `SREHNCell` with a hypernetwork
+    `z^r = tanh(W_zh s^{r-1} + W_zg ĝ^{r-1} + W_z z^{r-1} + b_z)`, whose initial values `s⁰`, `ĝ⁰` and `z⁰` are
+    learned, that changes the weights between inner steps: `[s; ĝ]^r = [tanh; sigm](Ŵ^r h^{r-1} + [r=1] W_x x + b)`.
+    `weight_update` says how `Ŵ^r` follows from `W_h` and z¹ … z^r. Rows 0 … H−1 of `W_h`, `W_x`, `b`, `P`, `P_bar`
+    and `b_bar` are of the residual s, the others of the residual gate ĝ.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: units.
+        max_depth: most inner steps of a time step. Default: 10.
+        hyper_size: units of the hypernetwork. Default: `⌈hidden_size / 2⌉`.
+        weight_update: how the hypernetwork changes the weights: `"bounded"`, the most stable; `"recursive"`, the
+            same without a bound on the change; `"paper"`, Eqs. 17 and 22 of the paper; `"additive"`, Eq. 17 alone;
+            `"scaling"`, which scales rows (Ha et al. 2016); `"outer"`, changes of rank one (Schmidhuber 1992); or
+            `"none"`, which is SREHN. Default: `"bounded"`.
+        device: device of the parameters. Default: torch's default.
+        dtype: floating point type of the parameters. Default: torch's default.
+
+    Shape:
+        - input: `(B, X)`, or `(X,)` unbatched, with X = `input_size`.
+        - state: `(B, H)`, or `(H,)`, with H = `hidden_size`.
+        - depth (int64) and cost: `(B,)`, or `()`.
+
+    Examples:
+        >>> cell = eirehn.EIREHNCell(9, 32, max_depth=5)
+        >>> h, depth = cell(torch.randn(4, 9), return_depth=True)
+        >>> h.shape, depth.shape
+        (torch.Size([4, 32]), torch.Size([4]))
     """
 
     W_zh: Tensor
@@ -82,9 +107,19 @@ class EIREHNCell(SREHNCell):
         update_scale: float = 1.0,
         **initial: float,
     ) -> None:
-        """As `SREHNCell.reset_parameters`, which takes the `initial` values; the hypernetwork is uniform within
-        ±`weight_bound` too, with factors `change_scale` on what makes the weight change (`P`) and `update_scale` on
-        `P̄`, and the gate ḡ of the weight update starts at bias `update_bias`."""
+        """Draws all parameters anew; those of the hypernetwork are uniform, too.
+
+        Args:
+            weight_bound: as for `SREHNCell.reset_parameters`. Default: `1/√hidden_size`.
+            update_bias: bias of the gate ḡ of the weight update. Default: 0.
+            change_scale: factor on the uniform initialisation of `P`, which makes the change of the weights.
+                Default: 1.
+            update_scale: factor on that of `P̄`. Default: 1.
+            initial: the other arguments of `SREHNCell.reset_parameters`.
+
+        Examples:
+            >>> eirehn.EIREHNCell(9, 32).reset_parameters(gate_bias=-2.0, update_bias=1.0)
+        """
         finite("update_bias", update_bias)
         finite("change_scale", change_scale, least=0.0)
         finite("update_scale", update_scale, least=0.0)
@@ -115,10 +150,11 @@ class EIREHNCell(SREHNCell):
         self.weight_update = RENAMED.get(self.weight_update, self.weight_update)
 
     def constants(self) -> Constants:
-        """With `z^1`: it starts from learned values at every time step, so it is one vector for all of them."""
+        """With `z^1`, which depends on learned initial values alone: one vector for all samples and time steps."""
         if WEIGHT_UPDATES[self.weight_update] is None:
             return super().constants()
-        # hyper_step for one vector; addmv costs a third of the general product, which counts for small networks.
+        # hyper_step for one vector; addmv takes a third of the time of the general product, which matters for small
+        # networks.
         pre = torch.addmv(torch.addmv(self.b_z, self.W_zh, self.s_0), self.W_zg, self.g_0)
         z = torch.tanh(torch.addmv(pre, self.W_z, self.z_0)).to(self.b_z.dtype)
         return super().constants()._replace(z=z)  # (Z,)
@@ -151,7 +187,7 @@ class EIREHNCell(SREHNCell):
             pre = changed(Wh, torch.cat([h, h], -1), z) + self.b  # (B, 2H)
             s, g_hat = residual_and_gate(pre + u_x if r == 1 else pre)  # (B, H) each
             g = d * g_hat
-            h = torch.where(steps.open, g * s + (1 - g) * h, h)  # a shut unit keeps its bits
+            h = torch.where(steps.open, g * s + (1 - g) * h, h)  # a closed unit keeps its bits
         return Step(h, steps.depth, steps.cost)
 
     def extra_repr(self) -> str:

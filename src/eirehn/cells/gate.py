@@ -1,4 +1,4 @@
-"""The elastic gate: how many inner steps a unit takes, decided before it takes the first."""
+"""The elastic gate, which decides how many inner steps a unit takes before it takes the first."""
 
 from __future__ import annotations
 
@@ -15,10 +15,29 @@ ALPHA_LIMIT = {torch.float32: 87.0, torch.float64: 708.0}  # e^(limit + 1) is st
 
 
 def elastic_gate(alpha: Tensor, beta: Tensor, alpha_t: Tensor, r: int) -> Tensor:
-    """`d^r = max(β + e^α − e^{(α+α_t) r}, 0)`, Eq. 11 of the paper, safe at every depth.
+    """The elastic gate at inner step r, Eq. 11 of the paper: `d^r = max(β + e^α − e^{(α+α_t) r}, 0)`.
 
-    It is computed as `max(β − e^α (e^v − 1), 0)` with `v = α (r−1) + α_t r`. Since `e^α ≥ 1` and `β ≤ 1`, the
-    gate is shut wherever `v ≥ 1`, so `v` may be cut off there: nothing overflows, and no gradient is NaN.
+    It falls with r and stays 0 once it is 0. It is computed as `max(β − e^α (e^v − 1), 0)` with
+    `v = α (r−1) + α_t r`: since `e^α ≥ 1` and `β ≤ 1`, the gate is 0 if `v ≥ 1`, so `v` is clamped there. Nothing
+    overflows, and no gradient is NaN.
+
+    Args:
+        alpha: global decay α > 0.
+        beta: bias β of the gate, between 0 and 1.
+        alpha_t: local decay α_t of this time step, between 0 and 1.
+        r: the inner step, counted from 1.
+
+    Returns:
+        The gate, of at least single precision.
+
+    Shape:
+        - alpha and beta: `(H,)`.
+        - alpha_t and the gate: `(B, H)`; or any shapes that broadcast.
+
+    Examples:
+        >>> alpha, beta, alpha_t = torch.tensor([0.25]), torch.tensor([0.95]), torch.tensor([[0.02]])
+        >>> torch.cat([eirehn.elastic_gate(alpha, beta, alpha_t, r) for r in (1, 2, 3)], 1)
+        tensor([[0.9241, 0.5180, 0.0000]])
     """
     alpha, beta, alpha_t = map(at_least_float32, (alpha, beta, alpha_t))
     alpha = alpha.clamp(max=ALPHA_LIMIT[alpha.dtype])
@@ -27,13 +46,30 @@ def elastic_gate(alpha: Tensor, beta: Tensor, alpha_t: Tensor, r: int) -> Tensor
 
 
 def global_decay(alpha_hat: Tensor, beta_hat: Tensor) -> tuple[Tensor, Tensor]:
-    """`α = softplus(α̂)` and `β = sigm(β̂)`, Eqs. 13 and 12, in float32 at least: e^α has no room in half."""
+    """`α = softplus(α̂)` and `β = sigm(β̂)`, Eqs. 13 and 12, at least in single precision: e^α overflows in half."""
     alpha_hat, beta_hat = at_least_float32(alpha_hat), at_least_float32(beta_hat)
     return F.softplus(alpha_hat), torch.sigmoid(beta_hat)
 
 
 def depth_bound(alpha: Tensor, beta: Tensor) -> Tensor:
-    """`⌊log(β + e^α) / α⌋`, Eq. 15: no input takes a unit deeper, rounding of its gate aside. Infinite at α = 0."""
+    """The paper's bound on the depth of a unit, Eq. 15: `⌊log(β + e^α) / α⌋`.
+
+    No input makes a unit take more inner steps, except for rounding. It is infinite at α = 0.
+
+    Args:
+        alpha: global decay α ≥ 0.
+        beta: bias β of the gate, between 0 and 1.
+
+    Returns:
+        Float64.
+
+    Shape:
+        - alpha, beta and the bound: `(H,)`, or any shapes that broadcast.
+
+    Examples:
+        >>> eirehn.depth_bound(torch.tensor([0.25, 0.05]), torch.tensor([0.95, 0.95]))
+        tensor([ 3., 13.], dtype=torch.float64)
+    """
     alpha, beta = alpha.double(), beta.double()
     return torch.floor(1.0 + torch.log1p(beta * torch.exp(-alpha)) / alpha)
 
@@ -56,10 +92,10 @@ def inverse_softplus(alpha: float) -> float:
 
 
 class ElasticSteps:
-    """The inner steps of one time step: walks r = 1, 2, … while some unit is open, and counts.
+    """The inner steps of one time step: iterates over r = 1, 2, … while the gate of some unit is open, and counts.
 
-    A gate once shut stays shut. A NaN gate counts as open at r = 1, so that the NaN reaches the state, and
-    as shut after.
+    A gate that has closed stays closed. A NaN gate counts as open at r = 1, so that the NaN reaches the state, and
+    as closed after.
     """
 
     def __init__(self, constants: Constants, alpha_t: Tensor, *, with_cost: bool) -> None:
@@ -73,11 +109,11 @@ class ElasticSteps:
         self.cost = torch.zeros_like(self.alpha_t[..., 0]) if with_cost else None  # (B,)
 
     def walk(self, max_depth: int) -> Iterator[tuple[int, Tensor]]:
-        """Yields `r, d^r` with d of shape (B, H)."""
+        """Yields `r` and `d^r` (B, H)."""
         for r in range(1, max_depth + 1):
             d = elastic_gate(self.alpha, self.beta, self.alpha_t, r)
             self.open = (d > 0) | d.isnan() if r == 1 else self.open & (d > 0)
-            # The first inner step is always walked, so that a batch of shut gates has gradients: zeros.
+            # The first inner step is always computed, so that a batch of closed gates has gradients: zeros.
             if r > 1 and stops_by_data(d) and not self.open.any():
                 return
             d = torch.where(self.open, d, 0.0)

@@ -1,9 +1,9 @@
-"""torch's own RNN, GRU and LSTM in the form the paper counts: one bias vector, where torch has two."""
+"""torch's RNN, GRU and LSTM with one bias vector where torch has two, as the paper counts parameters."""
 
 from __future__ import annotations
 
 import warnings
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import torch
 import torch.nn.functional as F
@@ -25,14 +25,26 @@ Recurrent = TypeVar("Recurrent", bound=nn.RNNBase | nn.RNNCellBase)
 
 
 def one_bias(module: Recurrent) -> Recurrent:
-    """Sets the hidden-to-hidden biases of a torch RNN, GRU or LSTM (layer or cell) to zero and freezes them.
+    """Sets the hidden-to-hidden biases of a torch RNN, GRU or LSTM to zero and freezes them.
 
-    What is left to train has the paper's parameter count. `module.reset_parameters()` draws the frozen biases
-    anew: call `one_bias` again after it.
+    torch has two bias vectors, the paper one: what is left to train has the parameter count of the paper.
+    `module.reset_parameters()` draws the frozen biases anew: call `one_bias` again after it.
 
-    >>> lstm = one_bias(nn.LSTM(2, 20))
-    >>> sum(p.numel() for p in lstm.parameters() if p.requires_grad)
-    1840
+    Args:
+        module: a layer (`nn.RNN`, `nn.GRU`, `nn.LSTM`) or a cell (`nn.RNNCell`, …) with biases; it is changed in
+            place.
+
+    Returns:
+        The same module.
+
+    Raises:
+        TypeError: if it is another kind of module.
+        ValueError: if it was made with `bias=False`.
+
+    Examples:
+        >>> lstm = eirehn.one_bias(nn.LSTM(2, 20))
+        >>> sum(p.numel() for p in lstm.parameters() if p.requires_grad)
+        1840
     """
     if not isinstance(module, (nn.RNNBase, nn.RNNCellBase)):
         raise TypeError(f"one_bias takes a torch RNN, GRU or LSTM, got: {type(module).__name__}")
@@ -46,14 +58,14 @@ def one_bias(module: Recurrent) -> Recurrent:
 
 
 class OneBias(nn.RNNBase):
-    """What `RNN`, `GRU` and `LSTM` add to torch's: where torch has a second bias vector, they have a constant zero.
+    """Base class of `RNN`, `GRU` and `LSTM`: torch's layers with a constant zero as their second bias vector.
 
-    `load_state_dict` takes torch's own too, and adds up its two biases.
+    `load_state_dict` accepts the parameters of torch's layers, too, and adds their two biases.
     """
 
     layer_by_layer: bool = False
-    """In training, run one layer after the other with torch's dropout between them, as a recorded step needs it;
-    cuDNN, which is quicker at all of them at once, drops by a state of its own."""
+    """In training, run one layer after the other with torch's dropout between them, as a CUDA graph needs it: the
+    dropout of cuDNN, which is faster with all layers at once, has a random state of its own."""
 
     def __init__(
         self,
@@ -78,14 +90,41 @@ class OneBias(nn.RNNBase):
             dtype=floating(dtype),
         )
 
+    @overload
+    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]: ...
+    @overload
+    def forward(self, input: PackedSequence, hx: Any = None) -> tuple[PackedSequence, Any]: ...
     def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> Any:
-        """As torch's own, and by its kernels."""
+        """Runs the layer over a batch of sequences, by torch's kernels.
+
+        Args:
+            input: the sequences. `PackedSequence`s end at their own lengths.
+            hx: initial state, for an LSTM the pair `(h, c)`. Default: zeros.
+
+        Returns:
+            `(output, h_n)`, for an LSTM `(output, (h_n, c_n))`.
+
+        Shape:
+            L is `num_layers`, D is 2 if bidirectional and otherwise 1, X is `input_size`, H is `hidden_size`.
+
+            - input: `(T, B, X)`; `(B, T, X)` with `batch_first`; `(T, X)` unbatched; or a `PackedSequence`.
+            - states: `(L·D, B, H)`; unbatched `(L·D, H)`.
+            - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
+
+        Examples:
+            >>> out, (h_n, c_n) = eirehn.LSTM(9, 32)(torch.randn(12, 4, 9))
+            >>> out.shape, h_n.shape
+            (torch.Size([12, 4, 32]), torch.Size([1, 4, 32]))
+        """
         self._check(input, hx)
         if self.mode == "LSTM" and isinstance(input, Tensor) and input.device.type == "cpu" and not _autocasts():
             with torch.autocast("cpu", enabled=False):
                 weight: Tensor = self.weight_ih_l0  # type: ignore[assignment]  # torch sets it by name
                 return self._by_torch(*tree_map_only(Tensor, lambda part: part.to(weight.dtype), (input, hx)))
         return self._by_torch(input, hx)
+
+    if TYPE_CHECKING:  # a call has the types of `forward`
+        __call__ = forward
 
     def _by_torch(self, input: Tensor | PackedSequence, hx: Any) -> Any:
         drops = self.training and self.dropout > 0 and self.num_layers > 1
@@ -100,10 +139,10 @@ class OneBias(nn.RNNBase):
             raise RuntimeError(f"vmap cannot run {name}, which is torch's own: call one model at a time") from error
 
     def _layer_by_layer(self, input: Tensor, hx: Any) -> Any:
-        """By torch's kernels. (cuDNN's dropout makes its state anew once torch's generator has been set, as it is
-        before a step is recorded, and cannot in the midst of that.)"""
+        """As `_by_torch`, with torch's dropout: cuDNN's creates its state anew after torch's generator has been
+        set, which is done before a CUDA graph is captured, and that is not possible during the capture."""
         kernels: dict[str, Any] = {"LSTM": _VF.lstm, "GRU": _VF.gru, "RNN_TANH": _VF.rnn_tanh}
-        self._update_flat_weights()  # functional_call may have exchanged them
+        self._update_flat_weights()  # functional_call may have replaced them
         batched = input.dim() == 3
         out = input if batched else input.unsqueeze(1)
         if batched and self.batch_first:
@@ -132,7 +171,16 @@ class OneBias(nn.RNNBase):
         return out, finals if self.mode == "LSTM" else finals[0]
 
     def to_torch(self) -> nn.RNNBase:
-        """torch's own layer with these weights, its second biases zero and frozen: see `one_bias`."""
+        """torch's layer with copies of these weights, its second biases zero and frozen, see `one_bias`.
+
+        Returns:
+            An `nn.RNN`, `nn.GRU` or `nn.LSTM`.
+
+        Examples:
+            >>> lstm, x = eirehn.LSTM(2, 20), torch.randn(5, 1, 2)
+            >>> torch.equal(lstm.to_torch()(x)[0], lstm(x)[0])
+            True
+        """
         kinds: dict[str, type[nn.RNNBase]] = {"LSTM": nn.LSTM, "GRU": nn.GRU, "RNN_TANH": nn.RNN}
         weight = self.weight_ih_l0
         layer = kinds[self.mode](  # they name the mode themselves
@@ -149,7 +197,7 @@ class OneBias(nn.RNNBase):
         return one_bias(layer).train(self.training)
 
     def _init_flat_weights(self) -> None:
-        # torch calls this whenever the weights have moved or been exchanged, also by functional_call.
+        # torch calls this after the weights have moved or been replaced, also by functional_call.
         for name in self._flat_weights_names:
             if name.startswith("bias_hh"):
                 self._parameters.pop(name, None)
@@ -167,7 +215,7 @@ class OneBias(nn.RNNBase):
         super()._load_from_state_dict(state_dict, prefix, *rest)
 
     def _check_addable(self, name: str, bias: Tensor, errors: list[str]) -> None:
-        """Of a GRU's second biases the last third stands inside a product with the reset gate."""
+        """The last third of a GRU's second biases is multiplied by the reset gate, so it cannot be added."""
         if self.mode == "GRU" and bias[2 * self.hidden_size :].any():
             errors.append(
                 f"{name}: GRU has one bias vector, and torch's second cannot be added to the first where the reset "
@@ -195,8 +243,8 @@ class OneBias(nn.RNNBase):
 
 
 def _autocasts() -> bool:
-    """Whether torch's LSTM runs under the autocast that there is on a CPU, if any. It asks oneDNN for a kernel of
-    that type, and on a CPU without instructions for it there is none."""
+    """Whether torch's LSTM runs under the present autocast on the CPU: it asks oneDNN for a kernel of that type,
+    which a CPU without the instructions for it does not have."""
     if not torch.is_autocast_enabled("cpu") or not torch.backends.mkldnn.is_available():
         return True
     if torch.get_autocast_dtype("cpu") == torch.bfloat16:
@@ -205,25 +253,100 @@ def _autocasts() -> bool:
 
 
 class RNN(OneBias, nn.RNN):
-    """The Elman network of the paper, `h = tanh(W_ih x + b + W_hh h)`: `nn.RNN` with one bias vector.
+    """The Elman network of the paper: `nn.RNN` with one bias vector.
 
-    >>> out, h_n = RNN(2, 20)(torch.randn(50, 4, 2))
+    It computes `h[t] = tanh(W_ih x[t] + b + W_hh h[t-1])`.
+    Call it as `layer(input, hx=None)`: it returns `output, h_n`; `hx`, the initial state, is zero by default.
+
+    Args:
+        input_size: features of the input at a time step.
+        hidden_size: units of a layer.
+        num_layers: layers stacked on each other. Default: 1.
+        batch_first: whether input and output are `(B, T, ·)` rather than `(T, B, ·)`. Default: `False`.
+        dropout: probability of dropout on the outputs of each layer but the last. Default: 0.
+        bidirectional: whether each layer also reads the sequence backward. Default: `False`.
+        device: device of the parameters. Default: torch's default.
+        dtype: floating point type of the parameters. Default: torch's default.
+
+    Shape:
+        L is `num_layers`, D is 2 if bidirectional and otherwise 1, X is `input_size`, H is `hidden_size`.
+
+        - input: `(T, B, X)`; `(B, T, X)` with `batch_first`; `(T, X)` unbatched; or a `PackedSequence`.
+        - hx and h_n: `(L·D, B, H)`; unbatched `(L·D, H)`.
+        - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
+
+    Examples:
+        >>> layer = eirehn.RNN(2, 20)
+        >>> out, h_n = layer(torch.randn(50, 4, 2))
+        >>> out.shape, h_n.shape
+        (torch.Size([50, 4, 20]), torch.Size([1, 4, 20]))
+        >>> sum(p.numel() for p in layer.parameters())
+        460
     """
 
 
 class GRU(OneBias, nn.GRU):
     """The gated recurrent unit of Cho et al. (2014): `nn.GRU` with one bias vector.
 
-    >>> gru = GRU(2, 20)
-    >>> sum(p.numel() for p in gru.parameters())
-    1380
+    The equations are those of `nn.GRU` with `b_hh = 0`.
+    Call it as `layer(input, hx=None)`: it returns `output, h_n`; `hx`, the initial state, is zero by default.
+
+    Args:
+        input_size: features of the input at a time step.
+        hidden_size: units of a layer.
+        num_layers: layers stacked on each other. Default: 1.
+        batch_first: whether input and output are `(B, T, ·)` rather than `(T, B, ·)`. Default: `False`.
+        dropout: probability of dropout on the outputs of each layer but the last. Default: 0.
+        bidirectional: whether each layer also reads the sequence backward. Default: `False`.
+        device: device of the parameters. Default: torch's default.
+        dtype: floating point type of the parameters. Default: torch's default.
+
+    Shape:
+        L is `num_layers`, D is 2 if bidirectional and otherwise 1, X is `input_size`, H is `hidden_size`.
+
+        - input: `(T, B, X)`; `(B, T, X)` with `batch_first`; `(T, X)` unbatched; or a `PackedSequence`.
+        - hx and h_n: `(L·D, B, H)`; unbatched `(L·D, H)`.
+        - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
+
+    Examples:
+        >>> layer = eirehn.GRU(2, 20)
+        >>> out, h_n = layer(torch.randn(50, 4, 2))
+        >>> out.shape, h_n.shape
+        (torch.Size([50, 4, 20]), torch.Size([1, 4, 20]))
+        >>> sum(p.numel() for p in layer.parameters())
+        1380
     """
 
 
 class LSTM(OneBias, nn.LSTM):
-    """The LSTM of the paper: `nn.LSTM` with one bias vector. States are pairs `(h, c)`.
+    """The LSTM of the paper: `nn.LSTM` with one bias vector.
 
-    >>> lstm = LSTM(2, 20)
-    >>> sum(p.numel() for p in lstm.parameters())
-    1840
+    The equations are those of `nn.LSTM` with `b_hh = 0`.
+    Call it as `layer(input, hx=None)`: it returns `output, (h_n, c_n)`; `hx`, the initial state `(h, c)`, is zero
+    by default.
+
+    Args:
+        input_size: features of the input at a time step.
+        hidden_size: units of a layer.
+        num_layers: layers stacked on each other. Default: 1.
+        batch_first: whether input and output are `(B, T, ·)` rather than `(T, B, ·)`. Default: `False`.
+        dropout: probability of dropout on the outputs of each layer but the last. Default: 0.
+        bidirectional: whether each layer also reads the sequence backward. Default: `False`.
+        device: device of the parameters. Default: torch's default.
+        dtype: floating point type of the parameters. Default: torch's default.
+
+    Shape:
+        L is `num_layers`, D is 2 if bidirectional and otherwise 1, X is `input_size`, H is `hidden_size`.
+
+        - input: `(T, B, X)`; `(B, T, X)` with `batch_first`; `(T, X)` unbatched; or a `PackedSequence`.
+        - states h_n and c_n: `(L·D, B, H)`; unbatched `(L·D, H)`.
+        - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
+
+    Examples:
+        >>> layer = eirehn.LSTM(2, 20)
+        >>> out, (h_n, c_n) = layer(torch.randn(50, 4, 2))
+        >>> out.shape, h_n.shape
+        (torch.Size([50, 4, 20]), torch.Size([1, 4, 20]))
+        >>> sum(p.numel() for p in layer.parameters())
+        1840
     """

@@ -1,5 +1,5 @@
-"""RHN and SRHN: the recurrent highway network of Zilly et al. (2016), with own weights for every inner step or with
-one set for all of them."""
+"""RHN and SRHN: the recurrent highway network of Zilly et al. (2016), with weights of its own for each inner step,
+or with one set of weights for all."""
 
 from __future__ import annotations
 
@@ -23,10 +23,30 @@ from .base import (
 
 
 class RHNCell(RecurrentCell):
-    """`[s; t]^r = [tanh; sigm](W_h^r h^{r-1} + [r=1] W_x x + b^r)`, `h^r = t ⊗ s + (1−t) ⊗ h^{r-1}`, r = 1 … depth.
+    """Recurrent highway network (Zilly et al. 2016), with the interface of `nn.GRUCell`.
 
-    These are Eqs. 7 and 8 with the carry gate coupled, `c = 1 − t`, as the paper's parameter counts say.
-    Rows 0 … H−1 of `W_h^r`, `W_x` and `b^r` belong to the residual s, rows H … 2H−1 to the transform gate t.
+    For r = 1 … depth, `[s; t]^r = [tanh; sigm](W_h^r h^{r-1} + [r=1] W_x x + b^r)` and
+    `h^r = t ⊗ s + (1−t) ⊗ h^{r-1}`: Eqs. 7 and 8 with the carry gate coupled, `c = 1 − t`, as the parameter counts
+    of the paper imply. Rows 0 … H−1 of `W_h^r`, `W_x` and `b^r` are of the residual s, rows H … 2H−1 of the
+    transform gate t.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: units.
+        depth: inner steps of each time step. Default: 5.
+        device: device of the parameters. Default: torch's default.
+        dtype: floating point type of the parameters. Default: torch's default.
+
+    Shape:
+        - input: `(B, X)`, or `(X,)` unbatched, with X = `input_size`.
+        - state: `(B, H)`, or `(H,)`, with H = `hidden_size`.
+        - depth (int64) and cost: `(B,)`, or `()`; both are the number of inner steps.
+
+    Examples:
+        >>> cell = eirehn.RHNCell(9, 32, depth=3)
+        >>> h = cell(torch.randn(4, 9))
+        >>> h.shape
+        torch.Size([4, 32])
     """
 
     def __init__(
@@ -56,7 +76,15 @@ class RHNCell(RecurrentCell):
         return self.W_h[r - 1], self.b[r - 1]
 
     def reset_parameters(self, *, weight_bound: float | None = None, gate_bias: float = -2.0) -> None:
-        """Uniform within ±`weight_bound` (default 1/√H); the transform gate starts at bias `gate_bias`."""
+        """Draws all parameters anew.
+
+        Args:
+            weight_bound: weights and biases are uniform within ± this. Default: `1/√hidden_size`.
+            gate_bias: bias of the transform gate; a negative one makes the network keep its state. Default: −2.
+
+        Examples:
+            >>> eirehn.RHNCell(9, 32).reset_parameters(gate_bias=-1.0)
+        """
         bound, bias = default_bound(weight_bound, self.hidden_size), finite("gate_bias", gate_bias)
         fill_uniform(bound, self.W_h, self.W_x, self.b)
         with torch.no_grad():
@@ -66,7 +94,7 @@ class RHNCell(RecurrentCell):
         return self.W_x
 
     def resolve_depth(self, max_depth: int | None) -> int:
-        """A fixed-depth network may be cut short, but has learned nothing for inner steps beyond its depth."""
+        """Fewer inner steps than `depth` are allowed; for more there are no trained weights."""
         if max_depth is None:
             return self.depth
         if positive_int("max_depth", max_depth) > self.depth:
@@ -91,7 +119,7 @@ class RHNCell(RecurrentCell):
             pre = product(masked(h, h_mask), W_h, b)  # (B, 2H)
             s, t = residual_and_gate(pre + u if r == 1 else pre)  # (B, H) each
             h = t * s + (1 - t) * h
-        # Every gate is wide open at every inner step, so the cost of depth is the depth.
+        # No gate ever closes, so the cost of depth is the depth.
         depth = torch.full(h.shape[:-1], max_depth, dtype=torch.int64, device=h.device)  # (B,)
         return Step(h, depth, at_least_float32(depth.to(h.dtype)) if with_cost else None)
 
@@ -100,7 +128,29 @@ class RHNCell(RecurrentCell):
 
 
 class SRHNCell(RHNCell):
-    """`[s; t]^r = [tanh; sigm](W_h h^{r-1} + [r=1] W_x x + b)`, `h^r = t ⊗ s + (1−t) ⊗ h^{r-1}`, r = 1 … depth."""
+    """Recurrent highway network with one set of weights for all inner steps.
+
+    For r = 1 … depth, `[s; t]^r = [tanh; sigm](W_h h^{r-1} + [r=1] W_x x + b)` and
+    `h^r = t ⊗ s + (1−t) ⊗ h^{r-1}`.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: units.
+        depth: inner steps of each time step. Default: 5.
+        device: device of the parameters. Default: torch's default.
+        dtype: floating point type of the parameters. Default: torch's default.
+
+    Shape:
+        - input: `(B, X)`, or `(X,)` unbatched, with X = `input_size`.
+        - state: `(B, H)`, or `(H,)`, with H = `hidden_size`.
+        - depth (int64) and cost: `(B,)`, or `()`; both are the number of inner steps.
+
+    Examples:
+        >>> cell = eirehn.SRHNCell(9, 32, depth=3)
+        >>> h = cell(torch.randn(4, 9))
+        >>> h.shape
+        torch.Size([4, 32])
+    """
 
     def _weight_sets(self) -> tuple[int, ...]:
         return ()

@@ -1,4 +1,4 @@
-"""SREHN: the recurrent highway network with shared weights, and the elastic gate in place of a fixed depth."""
+"""SREHN: the recurrent highway network with shared weights and the elastic gate in place of a fixed depth."""
 
 from __future__ import annotations
 
@@ -13,11 +13,31 @@ from .gate import ElasticSteps, depth_bound, depth_cost, elastic_gate, global_de
 
 
 class SREHNCell(RecurrentCell):
-    """`[s; ĝ]^r = [tanh; sigm](W_h h^{r-1} + [r=1] W_x x + b)`, `h^r = g^r ⊗ s^r + (1−g^r) ⊗ h^{r-1}`, with
-    `g^r = d^r ⊗ ĝ^r`, `d^r` the elastic gate of `α = softplus(α̂)`, `β = sigm(β̂)` and
-    `α_t = sigm(W_ah h[t-1] + W_ax x + b_a)`, and r = 1, 2, … until every `d^r` is zero or r = max_depth.
+    """Recurrent highway network with shared weights and the elastic gate, with the interface of `nn.GRUCell`.
 
-    Rows 0 … H−1 of `W_h`, `W_x` and `b` belong to the residual s, rows H … 2H−1 to the residual gate ĝ.
+    For r = 1, 2, … until every `d^r` is zero or r = max_depth,
+    `[s; ĝ]^r = [tanh; sigm](W_h h^{r-1} + [r=1] W_x x + b)`, `g^r = d^r ⊗ ĝ^r` and
+    `h^r = g^r ⊗ s^r + (1−g^r) ⊗ h^{r-1}`. `d^r` is the elastic gate (`elastic_gate`) of `α = softplus(α̂)`,
+    `β = sigm(β̂)` and the local decay `α_t = sigm(W_ah h[t-1] + W_ax x + b_a)`. Rows 0 … H−1 of `W_h`, `W_x` and
+    `b` are of the residual s, rows H … 2H−1 of the residual gate ĝ.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: units.
+        max_depth: most inner steps of a time step. Default: 10.
+        device: device of the parameters. Default: torch's default.
+        dtype: floating point type of the parameters. Default: torch's default.
+
+    Shape:
+        - input: `(B, X)`, or `(X,)` unbatched, with X = `input_size`.
+        - state: `(B, H)`, or `(H,)`, with H = `hidden_size`.
+        - depth (int64) and cost: `(B,)`, or `()`.
+
+    Examples:
+        >>> cell = eirehn.SREHNCell(9, 32)
+        >>> h, depth = cell(torch.randn(4, 9), return_depth=True)
+        >>> h.shape, depth.shape
+        (torch.Size([4, 32]), torch.Size([4]))
     """
 
     def __init__(
@@ -41,7 +61,7 @@ class SREHNCell(RecurrentCell):
         self.alpha_hat = nn.Parameter(torch.empty(hidden_size, **factory))
         self.beta_hat = nn.Parameter(torch.empty(hidden_size, **factory))
         self.parameter_names = tuple(self._parameters)
-        SREHNCell.reset_parameters(self)  # a subclass starts what it adds by itself
+        SREHNCell.reset_parameters(self)  # a subclass initialises what it adds itself
 
     def reset_parameters(
         self,
@@ -55,25 +75,30 @@ class SREHNCell(RecurrentCell):
         input_scale: float = 1.0,
         gate_scale: float = 1.0,
     ) -> None:
-        """Initial values from which the network remembers, and trains stably, whatever `max_depth` is.
+        """Draws all parameters anew, by default such that training is stable whatever `max_depth` is.
 
-        A time step rewrites a share Σ_r d^r ĝ^r of the state, so memory and gradients shrink or grow exponentially
-        in time steps times inner steps. By default the elastic gates fall fast (0.78, 0.44, 0.00) and the residual
-        gates are a quarter open, so that this share is 0.21 for one inner step and 0.33 for any larger number. More
-        than half of the decay comes from the input and the state, so depth depends on them from the beginning: the
-        network starts with three to four inner steps, and takes more where training lowers α or α_t.
+        A time step replaces a share `Σ_r d^r ĝ^r` of the state, so memory and gradients shrink or grow
+        exponentially in time steps times inner steps. By default the elastic gates fall fast (0.78, 0.44, 0.00) and
+        the residual gates are a quarter open, so that this share is 0.21 for one inner step and 0.33 for any larger
+        number. More than half of the decay comes from the input and the state, so depth depends on them from the
+        start. The network begins with three to four inner steps, and takes more if training lowers α or α_t.
 
         Args:
-            weight_bound: weights and plain biases are uniform within ± this; 1/√H where None.
-            gate_bias: bias of the residual gate ĝ.
-            alpha: global decay α after its softplus. A small one, such as 0.05, opens many inner steps at once,
-                and is less stable.
-            beta_hat: β̂, before its sigmoid.
-            decay_bias: `b_a`. Near 0 it would make `α_t` one half, which shuts the gate after one inner step; very
-                negative it leaves the depth to α alone, the same for every input.
-            decay_scale: factor on the uniform initialisation of `W_ah` and `W_ax`.
-            input_scale: factor on that of `W_x`. A large one starts with sharp answers to small inputs.
-            gate_scale: factor on that of the rows of `W_h` that belong to the residual gate.
+            weight_bound: weights and biases without a value of their own are uniform within ± this. Default:
+                `1/√hidden_size`.
+            gate_bias: bias of the residual gate ĝ. Default: −1.
+            alpha: global decay α, after its softplus. A small one, such as 0.05, opens many inner steps at once and
+                is less stable. Default: 0.1.
+            beta_hat: β̂, before its sigmoid. Default: 3.
+            decay_bias: `b_a`. Near 0 it makes `α_t` one half, which closes the gate after one inner step; a very
+                negative value leaves the depth to α alone, the same for every input. Default: −1.8.
+            decay_scale: factor on the uniform initialisation of `W_ah` and `W_ax`. Default: 1.
+            input_scale: factor on that of `W_x`. A large one makes the network react strongly to small inputs.
+                Default: 1.
+            gate_scale: factor on that of the rows of `W_h` of the residual gate. Default: 1.
+
+        Examples:
+            >>> eirehn.SREHNCell(9, 32).reset_parameters(gate_bias=-2.0, alpha=0.1)
         """
         bound = default_bound(weight_bound, self.hidden_size)
         for name, scale in (("decay_scale", decay_scale), ("input_scale", input_scale), ("gate_scale", gate_scale)):
@@ -95,11 +120,19 @@ class SREHNCell(RecurrentCell):
         return self.W_x
 
     def depth_bound(self) -> Tensor:
-        """The paper's bound on the depth of each unit, `⌊log(β + e^α) / α⌋`, shape (H,)."""
+        """The paper's bound on the depth of each unit, see `depth_bound`.
+
+        Returns:
+            Float64 of shape `(hidden_size,)`.
+
+        Examples:
+            >>> eirehn.SREHNCell(9, 4).depth_bound()
+            tensor([7., 7., 7., 7.], dtype=torch.float64)
+        """
         return depth_bound(*global_decay(self.alpha_hat.detach(), self.beta_hat.detach()))
 
     def project(self, x: Tensor, *, keep_half: bool = False) -> Tensor:
-        """`W_x x` and `W_ax x + b_a`, side by side."""
+        """`W_x x` and `W_ax x + b_a`, concatenated."""
         parts = [product(x, self.W_x, keep_half=keep_half), product(x, self.W_ax, self.b_a, keep_half=keep_half)]
         return torch.cat(parts, -1)  # (…, 3H)
 
@@ -109,7 +142,7 @@ class SREHNCell(RecurrentCell):
         return torch.sigmoid(product(masked(h, h_mask), self.W_ah) + u_a)  # (B, H)
 
     def first_gate(self, u: Tensor, h: Tensor) -> Tensor:
-        """`d^1`: zero where a unit keeps its value through this time step."""
+        """`d^1`, which is zero for a unit that keeps its value in this time step."""
         return elastic_gate(*global_decay(self.alpha_hat, self.beta_hat), self.local_decay(u, h), 1)
 
     def depth_cost(self, x: Tensor, h: Tensor, max_depth: int) -> Tensor:
@@ -136,7 +169,7 @@ class SREHNCell(RecurrentCell):
             pre = product(masked(h, h_mask), self.W_h, self.b)  # (B, 2H)
             s, g_hat = residual_and_gate(pre + u_x if r == 1 else pre)  # (B, H) each
             g = d * g_hat
-            h = torch.where(steps.open, g * s + (1 - g) * h, h)  # a shut unit keeps its bits
+            h = torch.where(steps.open, g * s + (1 - g) * h, h)  # a closed unit keeps its bits
         return Step(h, steps.depth, steps.cost)
 
     def extra_repr(self) -> str:

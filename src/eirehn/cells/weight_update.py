@@ -1,14 +1,14 @@
 """How the hypernetwork's state z^r changes `W h` from one inner step to the next.
 
-The weight matrix is never built per sample: every change is diagonal (or of rank one), so `W^r h` is the one
-shared product `W h` and element-wise work. Each update below takes
+The weight matrix is never built per sample: every change is diagonal (or of rank one), so `W^r h` is the shared
+product `W h` and element-wise operations. Each update below takes
 
-    Wh  (B, 2H)  the shared product `W h^{r-1}`, for the residual and, behind it, for the residual gate
-    hh  (B, 2H)  `h^{r-1}` twice, once for each
+    Wh  (B, 2H)  the shared product `W h^{r-1}`, of the residual, then of the residual gate
+    hh  (B, 2H)  `h^{r-1}` twice
     z   (B, Z)   the hypernetwork's state `z^r`
 
-and gives the changed product, `Ŵ^r h^{r-1}`. It carries what it must remember from r to r+1, and starts anew at
-every time step.
+and returns the changed product, `Ŵ^r h^{r-1}`. It keeps what it needs from r to r+1; there is a new one for every
+time step.
 """
 
 from __future__ import annotations
@@ -25,14 +25,15 @@ if TYPE_CHECKING:
 
 
 class WeightUpdate:
-    """What an update is of: the `projections` that take z to the change, and where it is `gated`, `P̄` and `b̄`."""
+    """Base class. The cell has the parameters that `projections` names, which map z to the change, and `P̄` and
+    `b̄` if it is `gated`."""
 
     projections: tuple[str, ...] = ("P",)
     gated = True
 
     def __init__(self, cell: EIREHNCell) -> None:
         self.cell = cell
-        self.a: Tensor | float = 1.0  # of W, in the updates that change it
+        self.a: Tensor | float = 1.0  # factor on W, in the updates that scale it
         self.c: Tensor | float = 0.0  # the sum of the diagonal changes so far
 
     def __call__(self, Wh: Tensor, hh: Tensor, z: Tensor) -> Tensor:
@@ -87,8 +88,8 @@ class Recursive(WeightUpdate):
 
 
 class Bounded(Recursive):
-    """`Recursive` with a change of at most 1, `w^r = tanh(P z^r)`. Then `c`, by which a unit feeds itself, is at
-    most 1 too, and no unit drives itself into oscillations that grow."""
+    """`Recursive` with a change of at most 1, `w^r = tanh(P z^r)`. Then `c`, the feedback of a unit to itself, is
+    at most 1, too, so that feedback alone cannot make a unit's value grow."""
 
     def change(self, z: Tensor) -> Tensor:
         return torch.tanh(super().change(z))
@@ -97,7 +98,7 @@ class Bounded(Recursive):
 class Outer(WeightUpdate):
     """After Schmidhuber (1992): as `Paper`, with `ΔW^r = (P_u z^r)(P_v z^r)ᵀ` in place of `diag(P z^r)`.
 
-    It keeps every change of a time step, so its work grows with the square of the depth.
+    It keeps all changes of a time step, so its cost grows with the square of the depth.
     """
 
     projections = ("P_u", "P_v")
@@ -107,7 +108,7 @@ class Outer(WeightUpdate):
         self.past: list[tuple[Tensor, Tensor]] = []
 
     def __call__(self, Wh: Tensor, hh: Tensor, z: Tensor) -> Tensor:
-        halves = (2, self.cell.hidden_size)  # the residual and the gate apart
+        halves = (2, self.cell.hidden_size)  # the residual and the gate
         u, v = (product(z, P).unflatten(-1, halves) for P in (self.cell.P_u, self.cell.P_v))  # (B, 2, H) each
         g_bar = self.gate(z)
         h = hh.unflatten(-1, halves)
@@ -124,7 +125,7 @@ def outer_times(u: Tensor, v: Tensor, h: Tensor) -> Tensor:
 
 
 RENAMED = {"printed": "paper"}
-"""Names of version 0.1, which runs, models and pickled layers still have."""
+"""Names of version 0.1, in its runs, models and pickled layers."""
 WEIGHT_UPDATES: dict[str, type[WeightUpdate] | None] = {
     "paper": Paper,
     "recursive": Recursive,

@@ -46,7 +46,7 @@ COMMON = {
         "--optimisation.schedule": "constant, cosine or decay",
         "--optimisation.weight_decay": "L2 penalty, decoupled with adamw and soap",
         "--optimisation.clip": "largest norm of a gradient",
-        "--optimisation.depth_penalty": "cost of an inner step, relative to the loss",
+        "--optimisation.depth_penalty": "cost of an inner step, share of the loss",
     },
     "Hardware": {
         "--hardware.accelerator": "cpu, gpu or auto",

@@ -1,4 +1,4 @@
-"""What every data set comes down to: tensors of inputs and targets for training, validation and test."""
+"""The form of all data sets: tensors of inputs and targets for training, validation and test."""
 
 from __future__ import annotations
 
@@ -26,28 +26,52 @@ Floats: TypeAlias = "npt.NDArray[np.float64]"
 
 
 class Split(NamedTuple):
-    x: Tensor  # (N, T, X)
-    target: Tensor  # (N, T, O), or (N,) for a class per sequence
-    lengths: Tensor | None = None  # (N,): the sequences' own lengths, where x is padded at its end
+    """The sequences of one part of a data set.
+
+    Examples:
+        >>> from eirehn.data import SyntheticData
+        >>> test = SyntheticData(train=20, validation=5, test=5).load().test
+        >>> test.x.shape, test.target.shape
+        (torch.Size([5, 20, 2]), torch.Size([5, 20, 2]))
+    """
+
+    x: Tensor
+    """Inputs `(N, T, X)`; for a text its tokens `(1, T)`."""
+    target: Tensor
+    """Targets: numbers `(N, T, O)` or, one per sequence, `(N, O)`; classes `(N,)`; for a text the next tokens
+    `(1, T)`."""
+    lengths: Tensor | None = None
+    """Time steps of each sequence, `(N,)`, if `x` is padded at its end."""
 
     def map(self, change: Callable[[Tensor], Tensor]) -> Split:
-        """With `change` made to each tensor that is there."""
+        """With `change` applied to each tensor that is not None."""
         return Split(*(None if each is None else change(each) for each in self))  # type: ignore[arg-type]
 
 
 class Splits(NamedTuple):
+    """The parts of a data set.
+
+    Examples:
+        >>> from eirehn.data import SyntheticData
+        >>> splits = SyntheticData(train=20, validation=5, test=5).load()
+        >>> len(splits.train.x), len(splits.validation.x), len(splits.test.x)
+        (20, 5, 5)
+    """
+
     train: Split
-    validation: Split  # may be empty: then the last epoch is the one that counts
+    """Training data."""
+    validation: Split
+    """Validation data, which choose the best epoch; if empty, the last epoch is used."""
     test: Split
+    """Test data, which give the result."""
 
 
 Augment: TypeAlias = "Callable[[Sequence[Tensor], Sequence[np.random.Generator]], tuple[Tensor, ...]]"
-"""Inputs and targets of a batch, (M, B, …) each, as one more draw of the same task; one generator per ensemble
-member."""
+"""Augments the inputs and targets of a batch, (M, B, …) each, with one generator per ensemble member."""
 
 
 class Data(Protocol):
-    """What a recipe asks of its data: a frozen dataclass whose fields say all there is to know."""
+    """The interface of the data of a recipe: a frozen dataclass whose fields determine the data."""
 
     kind: ClassVar[str]
 
@@ -63,30 +87,68 @@ class Data(Protocol):
 
     @property
     def augment(self) -> Augment | None:
-        """What changes a training batch, where anything does."""
+        """Augments training batches; None if they stay as they are."""
 
     def load(self) -> Splits: ...
 
     def __hash__(self) -> int: ...
 
     def smaller(self, train: int) -> Data:
-        """The same with so many sequences to train on."""
+        """The same data with this number of training sequences."""
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """From the units of a user's data to those a model was trained in, and back."""
+    """Converts the units of a user's data to those that a model was trained in, and back.
 
-    mean: tuple[float, ...]  # of each channel
+    Examples:
+        >>> from eirehn.models import Scaling
+        >>> scaling = Scaling(mean=(20.0,), scale=(5.0,))
+        >>> scaling.inputs(torch.tensor([[[25.0]]]), like=torch.zeros(()))
+        tensor([[[1.]]])
+    """
+
+    mean: tuple[float, ...]
+    """Subtracted from each channel of the inputs."""
     scale: tuple[float, ...]
-    target_mean: tuple[float, ...] = (0.0,)  # of each output
+    """Then divides each channel."""
+    target_mean: tuple[float, ...] = (0.0,)
+    """Added to each output, after the multiplication."""
     target_scale: tuple[float, ...] = (1.0,)
+    """Multiplies each output."""
 
     def inputs(self, x: Tensor, like: Tensor) -> Tensor:
-        # In double precision, as are the outputs: a small change of a large number is lost otherwise.
+        """Scales inputs.
+
+        Args:
+            x: inputs in the units of the data, `(…, X)`.
+            like: a tensor with the dtype of the result.
+
+        Returns:
+            Inputs of the model, `(…, X)`.
+
+        Examples:
+            >>> from eirehn.models import Scaling
+            >>> Scaling(mean=(20.0,), scale=(5.0,)).inputs(torch.tensor([[30.0]]), like=torch.zeros(()))
+            tensor([[2.]])
+        """
+        # In double precision, as are the outputs: a small change of a large number would vanish otherwise.
         return ((x.double() - _double(self.mean, x)) / _double(self.scale, x)).to(like.dtype)
 
     def outputs(self, prediction: Tensor) -> Tensor:
+        """Scales predictions back.
+
+        Args:
+            prediction: outputs of the model, `(…, O)`.
+
+        Returns:
+            Predictions in the units of the data, float64 of shape `(…, O)`.
+
+        Examples:
+            >>> from eirehn.models import Scaling
+            >>> Scaling((0.0,), (1.0,), target_mean=(20.0,), target_scale=(5.0,)).outputs(torch.tensor([[2.0]]))
+            tensor([[30.]], dtype=torch.float64)
+        """
         scale, mean = (_double(each, prediction) for each in (self.target_scale, self.target_mean))
         return prediction.double() * scale + mean
 

@@ -214,22 +214,33 @@ def _numbers(read: Read, path: str, source: Path, dtype: type[np.generic]) -> np
 
 @dataclass(frozen=True)
 class HarData:
-    """UCI HAR, its published split by people; some people of the training part are held out for validation."""
+    """Human activity recognition (UCI HAR): windows of phone sensor data, each of one of six activities.
+
+    Its published split is by people; some people of the training data are held out for validation.
+    `eirehn data har` downloads it.
+
+    Examples:
+        >>> from eirehn.data import HarData
+        >>> data = HarData(frame=4)
+        >>> data.task, data.input_size, data.output_size
+        ('classification', 36, 6)
+    """
 
     held_out: int = 4
-    """People of the training part whose windows are for validation. 0: none, and validation is empty."""
+    """People of the training data whose windows are for validation. 0: none, and validation is empty."""
     seed: int = 0
-    """Which people they are."""
+    """Random seed of the choice of these people."""
     standardise: bool = True
-    """Shift and scale each signal to mean 0 and deviation 1 over the windows to train on."""
+    """Shift and scale each signal to mean 0 and standard deviation 1 over the training windows."""
     frame: int = 1
-    """Time steps read at once, as one step of so many times the signals: 1, or 2, 4, … 128."""
+    """Time steps concatenated to one: 1, or 2, 4, … 128."""
     tilt: float = 0.0
-    """Turn the phone of each window to train on by angles of this deviation, in degrees, each time it is drawn."""
+    """Augmentation: rotate the phone of each training window by random angles of this standard deviation, in
+    degrees."""
     gain: float = 0.0
-    """And scale it by a factor whose logarithm has this deviation."""
+    """Augmentation: scale each training window by a random factor whose logarithm has this standard deviation."""
     windows: int | None = None
-    """At most so many windows to train on, evenly spread over what there is; all where null."""
+    """Largest number of training windows, evenly spread over all; all where null."""
 
     kind: ClassVar[str] = "har"
     task = "classification"
@@ -264,6 +275,7 @@ class HarData:
         return replace(self, windows=train)
 
     def load(self) -> Splits:
+        """Returns training, validation and test data, from the files that `eirehn data har` downloaded."""
         return self.splits(read(kept("har", FILE)))
 
     def splits(self, har: Har) -> Splits:

@@ -50,7 +50,15 @@ CITATION = (
 
 @dataclass(frozen=True)
 class PtbData(LanguageData):
-    """Penn Treebank, Mikolov's version: 929,589 words for training, 73,760 for validation, 82,430 for test."""
+    """Penn Treebank, Mikolov's version: 929,589 words for training, 73,760 for validation, 82,430 for test.
+
+    `eirehn data ptb` downloads it.
+
+    Examples:
+        >>> from eirehn.data import PtbData
+        >>> PtbData(steps=70).task
+        'language'
+    """
 
     kind: ClassVar[str] = "ptb"
 

@@ -81,7 +81,14 @@ def turned_at_random(batch: Sequence[Tensor], random: Sequence[np.random.Generat
 
 @dataclass(frozen=True)
 class SyntheticData:
-    """The synthetic task of the paper: points in the plane, each to be predicted from those before it."""
+    """The synthetic task of the paper: points in the plane, each to be predicted from those before it.
+
+    Examples:
+        >>> from eirehn.data import SyntheticData
+        >>> data = SyntheticData(train=20, validation=5, test=5)
+        >>> data.task, data.load().train.x.shape
+        ('regression', torch.Size([20, 20, 2]))
+    """
 
     noise_std: float = NOISE_STD
     """Standard deviation of the noise in the generator's inner steps."""
@@ -118,6 +125,13 @@ class SyntheticData:
         return replace(self, train=train)
 
     def load(self) -> Splits:
+        """Returns training, validation and test data.
+
+        Examples:
+            >>> from eirehn.data import SyntheticData
+            >>> SyntheticData(train=20, validation=5, test=5).load().test.target.shape
+            torch.Size([5, 20, 2])
+        """
         x = torch.from_numpy(self.generate().x)
         parts = x.split([self.train, self.validation, self.test])
         return Splits(*(Split(part[:, :-1].contiguous(), part[:, 1:].contiguous()) for part in parts))

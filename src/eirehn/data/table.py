@@ -42,48 +42,59 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class FileData:
-    """Your own sequences, from an npz, CSV or Parquet file; each has one class, or one number, to be predicted."""
+    """Your own sequences, from an npz, CSV or Parquet file; each has one class, or one number, to be predicted.
+
+    Examples:
+        >>> from eirehn.data import FileData
+        >>> X, y = np.random.randn(40, 12, 3), np.repeat(["walk", "run"], 20)
+        >>> np.savez("gait.npz", X=X, y=y)
+        >>> data = FileData("gait.npz", test=0.25)
+        >>> data.classes, data.load().train.x.shape
+        (('run', 'walk'), torch.Size([30, 12, 3]))
+    """
 
     path: str = ""
     """The npz, CSV or Parquet file."""
     task: str = "classification"
-    """classification: the target is a class; or regression: it is a number."""
+    """classification or regression."""
     target: str = "y"
-    """Column (CSV, Parquet) or array (npz) of what is to be predicted."""
+    """Column (CSV, Parquet) or array (npz) of the target."""
     values: tuple[str, ...] = ()
-    """Columns (CSV, Parquet) of the signals, in order; all without another role where empty. Of an npz file
-    the one array, X where empty."""
+    """Columns (CSV, Parquet) of the signals, in order; where empty, all without another role. For an npz file the
+    one array; X where empty."""
     sequence: str | None = None
-    """Column that says which sequence a row belongs to: then a row is a time step (long); otherwise it is a whole
+    """Column of the sequence that a row belongs to: then a row is a time step (long); otherwise it is a whole
     sequence (wide)."""
     time: str | None = None
-    """Column by which the rows of a sequence are ordered (long); as they stand where null."""
+    """Column by which the rows of a sequence are ordered (long); in the order of the file where null."""
     group: str | None = None
-    """Column or array of what must not be in two parts: a person, a machine, a day."""
+    """Column or array of groups, which stay in one part of the data: a person, a machine, a day."""
     split: str | None = None
-    """Column or array that says train, validation or test; parts it does not name are drawn."""
+    """Column or array with the values train, validation or test; a part that it does not name is drawn at
+    random."""
     channels: int = 1
-    """Values of a time step that stand side by side in a wide file."""
+    """Values per time step in a wide file."""
     ragged: bool = False
     """Let a sequence end where only missing values follow, in a wide or an npz file."""
     delimiter: str = ","
-    """What separates the cells of a CSV file; `tab` for tabs."""
+    """Delimiter of a CSV file; `tab` for tabs."""
     encoding: str = "utf-8"
-    """Of a CSV file without a byte-order mark."""
+    """Encoding of a CSV file without a byte-order mark."""
     validation: float = 0.0
     """Share of the sequences, or groups, for validation, which chooses the best epoch. 0: none, and the last epoch
-    counts, as is best for small files, where a handful of sequences cannot tell."""
+    is used, which is better for small files."""
     test: float = 0.15
     """Share of the sequences, or groups, for the test, which gives the result."""
     seed: int = 0
-    """Which those are."""
+    """Random seed of these parts."""
     standardise: bool = True
-    """Shift and scale each signal, and a number to be predicted, to mean 0 and deviation 1 over the sequences to
-    train on."""
+    """Shift and scale each signal, and the target of a regression, to mean 0 and standard deviation 1 over the
+    training sequences."""
     class_weights: str = "none"
-    """What an error counts: none: the same for each sequence; balanced: the same for each class in all."""
+    """Weight of an error: none, the same for each sequence; or balanced, inversely proportional to the number of
+    sequences of its class."""
     sha256: str | None = None
-    """The file's checksum; another file is refused. `eirehn train` fills it in."""
+    """Checksum of the file; another file is refused. `eirehn train` sets it."""
 
     kind: ClassVar[str] = "files"
     last = True
@@ -120,25 +131,34 @@ class FileData:
 
     @property
     def classes(self) -> tuple[int | str, ...]:
-        """What the outputs of a classification stand for."""
+        """The names of the classes, in the order of the outputs."""
         return self._content().classes
 
     @property
     def scaling(self) -> Scaling:
-        """From the file's units to those trained in."""
+        """Converts the units of the file to those trained in."""
         return self._content().scaling
 
     @property
     def weights(self) -> tuple[float, ...] | None:
-        """What an error on each class counts."""
+        """The weight of errors on each class."""
         return self._content().weights
 
     @property
     def division(self) -> Division:
-        """Which sequences of the file are in which part, by their numbers from 0."""
+        """The indices, from 0, of the sequences in each part."""
         return self._content().division
 
     def load(self) -> Splits:
+        """Returns training, validation and test data.
+
+        Examples:
+            >>> from eirehn.data import FileData
+            >>> np.savez("gait.npz", X=np.random.randn(40, 12, 3), y=np.arange(40) % 2)
+            >>> splits = FileData("gait.npz", validation=0.25, test=0.25).load()
+            >>> len(splits.train.x), len(splits.validation.x), len(splits.test.x)
+            (20, 10, 10)
+        """
         return self._content().splits
 
     def smaller(self, train: int) -> FileData:

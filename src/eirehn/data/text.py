@@ -45,12 +45,12 @@ class Texts(NamedTuple):
 
 @dataclass(frozen=True)
 class LanguageData:
-    """What texts of all kinds share; a kind says where its three texts are."""
+    """Base class of texts for language models; subclasses say where the three texts are."""
 
     steps: int = 35
-    """Tokens of a sequence that a training step reads, and learns from, at once."""
+    """Tokens of a sequence in a training step (truncated backpropagation through time)."""
     first: int | None = None
-    """Train on the first so many tokens only; on all where null."""
+    """Train on this number of tokens from the beginning; on all where null."""
 
     kind: ClassVar[str]
     task = "language"
@@ -68,16 +68,33 @@ class LanguageData:
         raise NotImplementedError
 
     def load(self) -> Splits:
-        """Each text as one sequence, (1, N−1), and as the targets what follows each of its tokens."""
+        """Returns each text as one sequence (1, N−1), with the next tokens as targets.
+
+        Examples:
+            >>> from pathlib import Path
+            >>> from eirehn.data import TextData
+            >>> _ = Path("text.txt").write_text("the company said the shares fell\\n")
+            >>> TextData(train="text.txt", validation="text.txt", test="text.txt").load().test.x.shape
+            torch.Size([1, 6])
+        """
         train, validation, test, _ = self.texts()
         return Splits(*(Split(text[None, :-1], text[None, 1:]) for text in (train[: self.first], validation, test)))
 
     def vocabulary(self) -> Vocabulary:
+        """Returns the vocabulary of the training text.
+
+        Examples:
+            >>> from pathlib import Path
+            >>> from eirehn.data import TextData
+            >>> _ = Path("text.txt").write_text("the company said the shares fell\\n")
+            >>> len(TextData(train="text.txt", validation="text.txt", test="text.txt").vocabulary())
+            7
+        """
         return self.texts().vocabulary
 
     def check_trained_on(self, folder: Path) -> None:
-        """That a model in this folder knows tokens by the numbers that they have here. Where texts have no checksum
-        (`TextData.pinned`), nothing else tells that they have changed."""
+        """Raises an error if the model in this folder has another vocabulary: texts without a checksum (see
+        `TextData.pinned`) may have changed."""
         kept = folder / "vocabulary.json"
         if kept.exists() and Vocabulary.load(kept) != self.vocabulary():
             raise RunError(f"the text that {folder} was trained on has changed since: its words are others")
@@ -91,22 +108,32 @@ class LanguageData:
 
 @dataclass(frozen=True)
 class TextData(LanguageData):
-    """Your own texts, in files."""
+    """Your own texts, in files.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from eirehn.data import TextData
+        >>> for name in ("train.txt", "validation.txt", "test.txt"):
+        ...     _ = Path(name).write_text("the company said the shares fell\\n")
+        >>> data = TextData(train="train.txt", validation="validation.txt", test="test.txt")
+        >>> data.vocabulary().tokens
+        ('the', '<eos>', 'company', 'fell', 'said', 'shares', '<unk>')
+    """
 
     train: str = ""
-    """File to train on; its tokens are the vocabulary."""
+    """File of the training text; its tokens are the vocabulary."""
     validation: str = ""
-    """File for validation, which chooses the best epoch."""
+    """File of the validation text, which chooses the best epoch."""
     test: str = ""
-    """File for the test, which gives the result."""
+    """File of the test text, which gives the result."""
     level: str = "word"
     """word: split at white space, with <eos> for the end of a line; or char."""
     most: int | None = None
-    """Know only so many tokens, the most frequent ones."""
+    """Size of the vocabulary: only the most frequent tokens are in it; all where null."""
     encoding: str = "utf-8"
-    """Of the files."""
+    """Encoding of the files."""
     sha256: str = ""
-    """Of the three files together; where given, others in their place are refused."""
+    """Checksum of the three files; if given, other files are refused. `eirehn train` sets it."""
 
     kind: ClassVar[str] = "text"
 

@@ -38,10 +38,21 @@ Stored = npt.NDArray[np.int16] | npt.NDArray[np.int32]
 
 @dataclass(frozen=True)
 class Vocabulary:
+    """The tokens that a language model knows, and their indices.
+
+    Examples:
+        >>> from eirehn.data import Vocabulary
+        >>> vocabulary = Vocabulary("word", ("<unk>", "<eos>", "the", "company"))
+        >>> vocabulary.encode(["the", "xylophone", "company"])
+        array([2, 0, 3], dtype=int32)
+        >>> "the" in vocabulary, len(vocabulary)
+        (True, 4)
+    """
+
     level: str
     """word or char."""
     tokens: tuple[str, ...]
-    """By their numbers; `<unk>` is one of them, and `<eos>` where they are words."""
+    """The tokens in the order of their indices; `<unk>` is one of them, and `<eos>` if they are words."""
 
     def __post_init__(self) -> None:
         one_of("level", self.level, LEVELS)
@@ -59,17 +70,55 @@ class Vocabulary:
 
     @property
     def unk(self) -> int:
+        """The index of `<unk>`."""
         return self._index[UNK]
 
     def encode(self, tokens: Iterable[str]) -> npt.NDArray[np.int32]:
-        """Their numbers, (N,); those of `<unk>` where they are not known."""
+        """Returns the indices of tokens, that of `<unk>` for tokens that are not in the vocabulary.
+
+        Args:
+            tokens: N tokens.
+
+        Returns:
+            Shape `(N,)`, int32.
+
+        Examples:
+            >>> from eirehn.data import Vocabulary
+            >>> Vocabulary("char", ("<unk>", "a", "b")).encode("abba")
+            array([1, 2, 2, 1], dtype=int32)
+        """
         return np.fromiter(map(self._index.__getitem__, tokens), np.int32)
 
     def save(self, path: Path) -> None:
+        """Writes the vocabulary to a JSON file.
+
+        Args:
+            path: the file.
+
+        Examples:
+            >>> from pathlib import Path
+            >>> from eirehn.data import Vocabulary
+            >>> Vocabulary("char", ("<unk>", "a", "b")).save(Path("vocabulary.json"))
+        """
         write_json(path, asdict(self))
 
     @classmethod
     def load(cls, path: Path) -> Vocabulary:
+        """Reads a vocabulary that `save` wrote.
+
+        Args:
+            path: the file.
+
+        Raises:
+            RunError: if it cannot be read or is damaged.
+
+        Examples:
+            >>> from pathlib import Path
+            >>> from eirehn.data import Vocabulary
+            >>> Vocabulary("char", ("<unk>", "a", "b")).save(Path("vocabulary.json"))
+            >>> Vocabulary.load(Path("vocabulary.json")).tokens
+            ('<unk>', 'a', 'b')
+        """
         content = read_json(path)
         try:
             return cls(content["level"], tuple(str(token) for token in content["tokens"]))

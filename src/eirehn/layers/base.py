@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, overload
 
 import torch
 import torch.nn.functional as F
@@ -17,9 +17,12 @@ from ..cells.base import stops_by_data
 from ..ops import Scan, by_step, masked_rows, scan, states_before
 from .rows import Rows
 
+Sequences = TypeVar("Sequences", Tensor, PackedSequence)
+"""What comes in as a tensor comes out as a tensor; packed sequences come out packed."""
+
 
 class LayerOptions(TypedDict, total=False):
-    """What every layer takes, with the meaning it has for `nn.LSTM`."""
+    """Options of every layer, with the meaning they have for `nn.LSTM`."""
 
     batch_first: bool
     dropout: float
@@ -29,7 +32,30 @@ class LayerOptions(TypedDict, total=False):
 
 
 class RecurrentLayer(nn.Module):
-    """Stacked, optionally bidirectional cells with the interface of `nn.LSTM` and `nn.GRU`."""
+    """Base class of the layers: stacked, optionally bidirectional cells with the interface of `nn.GRU`.
+
+    The cells are in `layer.cells`, an `nn.ModuleList` ordered as `h_n`: layer by layer, and in each layer the
+    forward direction before the backward one.
+
+    Args:
+        make_cell: makes a cell, called as `make_cell(input_size, hidden_size, device=device, dtype=dtype)`.
+        input_size: features of the input at a time step.
+        hidden_size: units of a layer.
+        num_layers: layers stacked on each other. Default: 1.
+        batch_first: whether input and output are `(B, T, ·)` rather than `(T, B, ·)`. Default: `False`.
+        dropout: probability of dropout on the outputs of each layer but the last. Default: 0.
+        bidirectional: whether each layer also reads the sequence backward. Default: `False`.
+        device: device of the parameters. Default: torch's default.
+        dtype: floating point type of the parameters. Default: torch's default.
+
+    Examples:
+        >>> from functools import partial
+        >>> from eirehn.layers import RecurrentLayer
+        >>> layer = RecurrentLayer(partial(eirehn.RHNCell, depth=2), input_size=9, hidden_size=32)
+        >>> out, h_n = layer(torch.randn(12, 4, 9))
+        >>> out.shape, h_n.shape
+        (torch.Size([12, 4, 32]), torch.Size([1, 4, 32]))
+    """
 
     cells: nn.ModuleList
     input_dropout: float = 0.0
@@ -71,17 +97,76 @@ class RecurrentLayer(nn.Module):
 
     @property
     def num_directions(self) -> int:
+        """2 for a bidirectional layer, otherwise 1."""
         return 2 if self.bidirectional else 1
 
     def reset_parameters(self, **initial: float | None) -> None:
-        """Draws all initial values anew. The cell's `reset_parameters` says which can be named."""
+        """Draws all parameters anew.
+
+        Args:
+            initial: initial values by name, as the `reset_parameters` of the layer's cell takes them.
+
+        Examples:
+            >>> layer = eirehn.EIREHN(9, 32)
+            >>> layer.reset_parameters(gate_bias=-2.0, alpha=0.1)
+        """
         for cell in self._all_cells():
             cell.reset_parameters(**initial)
         self._watched = False
 
     def flatten_parameters(self) -> None:
-        """Does nothing; it is here because code written for `nn.LSTM` calls it."""
+        """Does nothing. It exists because code written for `nn.LSTM` calls it."""
 
+    @overload
+    def forward(
+        self,
+        input: Sequences,
+        hx: Tensor | None = None,
+        *,
+        max_depth: int | None = None,
+        return_depth: Literal[False] = False,
+        return_cost: Literal[False] = False,
+    ) -> tuple[Sequences, Tensor]: ...
+    @overload
+    def forward(
+        self,
+        input: Sequences,
+        hx: Tensor | None = None,
+        *,
+        max_depth: int | None = None,
+        return_depth: Literal[True],
+        return_cost: Literal[False] = False,
+    ) -> tuple[Sequences, Tensor, Tensor]: ...
+    @overload
+    def forward(
+        self,
+        input: Sequences,
+        hx: Tensor | None = None,
+        *,
+        max_depth: int | None = None,
+        return_depth: Literal[False] = False,
+        return_cost: Literal[True],
+    ) -> tuple[Sequences, Tensor, Tensor]: ...
+    @overload
+    def forward(
+        self,
+        input: Sequences,
+        hx: Tensor | None = None,
+        *,
+        max_depth: int | None = None,
+        return_depth: Literal[True],
+        return_cost: Literal[True],
+    ) -> tuple[Sequences, Tensor, Tensor, Tensor]: ...
+    @overload
+    def forward(
+        self,
+        input: Tensor | PackedSequence,
+        hx: Tensor | None = None,
+        *,
+        max_depth: int | None = None,
+        return_depth: bool = False,
+        return_cost: bool = False,
+    ) -> tuple[Any, ...]: ...
     def forward(
         self,
         input: Tensor | PackedSequence,
@@ -91,18 +176,36 @@ class RecurrentLayer(nn.Module):
         return_depth: bool = False,
         return_cost: bool = False,
     ) -> Any:
-        """Runs a batch of sequences, as `nn.GRU` does, and returns `output, h_n`.
+        """Runs the layer over a batch of sequences, as `nn.GRU` does.
 
         Args:
-            input: (T, B, X), (B, T, X) with `batch_first`, (T, X) unbatched, or a `PackedSequence`.
-            hx: initial states (layers · directions, B, H); zeros where None.
-            max_depth: inner steps allowed in this call, in place of the layer's own; for a network of fixed
-                depth, at most that depth.
-            return_depth: append the inner steps taken, int64 of shape (layers · directions, T, B), with
-                `batch_first` (…, B, T), unbatched (…, T); 0 where a packed sequence has ended.
-            return_cost: append the cost of depth, of the same shape: a differentiable form of the depth, which is
-                `⌈cost⌉ − 1` up to `max_depth`; with fixed depth the depth, with ACT the ponder cost. Add a share
-                of its mean to the loss for a cheaper model.
+            input: the sequences. `PackedSequence`s end at their own lengths.
+            hx: initial state of each layer and direction. Default: zeros.
+            max_depth: most inner steps of a time step in this call, in place of the layer's own; a layer of fixed
+                depth takes at most that depth. Default: the layer's own.
+            return_depth: whether to return the number of inner steps taken, too. Default: `False`.
+            return_cost: whether to return the cost of depth, too, a differentiable form of the depth, which is
+                `⌈cost⌉ − 1` up to `max_depth`: add a multiple of its mean to the loss for a model that takes fewer
+                inner steps. The depth itself in a layer of fixed depth. Default: `False`.
+
+        Returns:
+            `(output, h_n)`, followed by `depth` where `return_depth` and by `cost` where `return_cost` is true.
+
+        Shape:
+            L is `num_layers`, D is 2 if bidirectional and otherwise 1, X is `input_size`, H is `hidden_size`.
+
+            - input: `(T, B, X)`; `(B, T, X)` with `batch_first`; `(T, X)` unbatched; or a `PackedSequence`.
+            - hx and h_n: `(L·D, B, H)`, unbatched `(L·D, H)`.
+            - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
+            - depth (int64) and cost: `(L·D, T, B)`; `(L·D, B, T)` with `batch_first`; `(L·D, T)` unbatched. Both
+              are 0 where a packed sequence has ended.
+
+        Examples:
+            >>> layer = eirehn.SREHN(9, 32, max_depth=10)
+            >>> out, h_n, depth, cost = layer(torch.randn(12, 4, 9), return_depth=True, return_cost=True)
+            >>> depth.shape, cost.shape
+            (torch.Size([1, 12, 4]), torch.Size([1, 12, 4]))
+            >>> loss = out.square().mean() + 0.01 * cost.mean()
         """
         rows = self._rows(input)
         states = self._initial_states(hx, rows)
@@ -115,6 +218,9 @@ class RecurrentLayer(nn.Module):
             results.append(rows.per_step(torch.stack([each.cost for each in scans if each.cost is not None])))
         return tuple(results)
 
+    if TYPE_CHECKING:  # a call has the types of `forward`
+        __call__ = forward
+
     def _run(
         self,
         rows: Rows,
@@ -125,7 +231,7 @@ class RecurrentLayer(nn.Module):
         with_cost: bool = False,
         inputs: list[Tensor] | None = None,
     ) -> tuple[Tensor, list[Scan]]:
-        """All cells over the rows; `inputs`, where given, collects what each cell read."""
+        """Runs all cells over the rows; `inputs`, if given, collects the input of each cell."""
         data, scans = rows.data, []
         cells = self._all_cells()
         for layer in range(self.num_layers):
@@ -159,7 +265,7 @@ class RecurrentLayer(nn.Module):
         return data, scans
 
     def _watch(self, scans: list[Scan]) -> None:
-        """Warns, at the first training step, of a cell no unit of which moved: it has no gradient at all."""
+        """Warns at the first training step if a cell changed none of its units: it has no gradient at all."""
         if self._watched or not self.training or not torch.is_grad_enabled():
             return
         if not all(stops_by_data(each.depth) for each in scans) or not scans[0].depth.numel():
@@ -179,7 +285,7 @@ class RecurrentLayer(nn.Module):
         return Rows.of(input, batch_first=self.batch_first)
 
     def _initial_states(self, hx: Any, rows: Rows) -> Tensor:
-        """(layers · directions, B, S), in the rows' order of samples."""
+        """(layers · directions, B, S), with samples in the order of the rows."""
         cell, batch = self._first_cell(), rows.batch_sizes[0]
         if hx is None:
             return cell.initial_state(batch).expand(len(self.cells), -1, -1)
@@ -193,10 +299,10 @@ class RecurrentLayer(nn.Module):
         return rows.states_out(states)
 
     def _first_cell(self) -> RecurrentCell:
-        return next(iter(self.cells))  # type: ignore[return-value]  # a ModuleList does not know what it holds
+        return next(iter(self.cells))  # type: ignore[return-value]  # a ModuleList is not typed by its content
 
     def _all_cells(self) -> list[RecurrentCell]:
-        return list(self.cells)  # type: ignore[arg-type]  # a ModuleList does not know what it holds
+        return list(self.cells)  # type: ignore[arg-type]  # a ModuleList is not typed by its content
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import torch
 from torch import Tensor
@@ -17,16 +17,8 @@ from .base import LayerOptions, RecurrentLayer
 from .rows import Rows
 
 
-class HighwayOptions(LayerOptions, total=False):
-    """What the highway networks take besides: dropout on the inputs of the matrix products, `x` in `W_x x` and
-    `h` in `W h`, with one mask per sequence and call, kept over time and depth."""
-
-    input_dropout: float
-    hidden_dropout: float
-
-
 class HighwayLayer(RecurrentLayer):
-    """What the highway networks add: dropout on the inputs of their matrix products."""
+    """Base class of the highway networks, with dropout on the inputs of their matrix products."""
 
     def __init__(
         self,
@@ -45,9 +37,42 @@ class HighwayLayer(RecurrentLayer):
 
 
 class RHN(HighwayLayer):
-    """Recurrent highway network (Zilly et al. 2016): `depth` inner steps a time step, own weights for each.
+    """Recurrent highway network (Zilly et al. 2016) with the interface of `nn.GRU`.
 
-    >>> out, h_n = RHN(9, 32, depth=3)(torch.randn(128, 4, 9))
+    At each time step it takes `depth` inner steps, each with weights of its own; `RHNCell` has
+    the equations.
+
+    Call it as `layer(input, hx=None, *, max_depth=None, return_depth=False, return_cost=False)`: it returns
+    `output, h_n`, followed by `depth` (inner steps taken) and `cost` (a differentiable cost of depth) if asked for.
+    `max_depth` limits the inner steps in this call; `hx`, the initial state, is zero by default.
+
+    Args:
+        input_size: features of the input at a time step.
+        hidden_size: units of a layer.
+        num_layers: layers stacked on each other, each reading the outputs of the one before. Default: 1.
+        depth: inner steps of each time step. Default: 5.
+        input_dropout: probability of dropout on the input inside the matrix products (`x` in `W_x x`), with one
+            mask per sequence, kept over all time steps and inner steps. Default: 0.
+        hidden_dropout: the same for the state (`h` in `W_h h`). Default: 0.
+        batch_first: whether input and output are `(B, T, ·)` rather than `(T, B, ·)`. Default: `False`.
+        dropout: probability of dropout on the outputs of each layer but the last. Default: 0.
+        bidirectional: whether each layer also reads the sequence backward. Default: `False`.
+        device: device of the parameters. Default: torch's default.
+        dtype: floating point type of the parameters. Default: torch's default.
+
+    Shape:
+        L is `num_layers`, D is 2 if bidirectional and otherwise 1, X is `input_size`, H is `hidden_size`.
+
+        - input: `(T, B, X)`; `(B, T, X)` with `batch_first`; `(T, X)` unbatched; or a `PackedSequence`.
+        - hx and h_n: `(L·D, B, H)`; unbatched `(L·D, H)`.
+        - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
+        - depth (int64) and cost: `(L·D, T, B)`; `(L·D, B, T)` with `batch_first`; `(L·D, T)` unbatched.
+
+    Examples:
+        >>> layer = eirehn.RHN(9, 32, depth=3)
+        >>> out, h_n = layer(torch.randn(12, 4, 9))
+        >>> out.shape, h_n.shape
+        (torch.Size([12, 4, 32]), torch.Size([1, 4, 32]))
     """
 
     _cell: type[RHNCell] = RHNCell
@@ -59,32 +84,102 @@ class RHN(HighwayLayer):
         num_layers: int = 1,
         *,
         depth: int = 5,
-        **options: Unpack[HighwayOptions],
+        input_dropout: float = 0.0,
+        hidden_dropout: float = 0.0,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        super().__init__(partial(self._cell, depth=depth), input_size, hidden_size, num_layers, **options)
+        super().__init__(
+            partial(self._cell, depth=depth),
+            input_size,
+            hidden_size,
+            num_layers,
+            input_dropout=input_dropout,
+            hidden_dropout=hidden_dropout,
+            batch_first=batch_first,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            device=device,
+            dtype=dtype,
+        )
         self.depth = depth
 
 
 class SRHN(RHN):
-    """Recurrent highway network with one set of weights for all `depth` inner steps.
+    """Recurrent highway network with one set of weights for all inner steps, with the interface of `nn.GRU`.
 
-    >>> out, h_n = SRHN(9, 32, depth=3)(torch.randn(128, 4, 9))
+    At each time step it takes `depth` inner steps; `SRHNCell` has the equations.
+
+    Call it as `layer(input, hx=None, *, max_depth=None, return_depth=False, return_cost=False)`: it returns
+    `output, h_n`, followed by `depth` (inner steps taken) and `cost` (a differentiable cost of depth) if asked for.
+    `max_depth` limits the inner steps in this call; `hx`, the initial state, is zero by default.
+
+    Args:
+        input_size: features of the input at a time step.
+        hidden_size: units of a layer.
+        num_layers: layers stacked on each other, each reading the outputs of the one before. Default: 1.
+        depth: inner steps of each time step. Default: 5.
+        input_dropout: probability of dropout on the input inside the matrix products (`x` in `W_x x`), with one
+            mask per sequence, kept over all time steps and inner steps. Default: 0.
+        hidden_dropout: the same for the state (`h` in `W_h h`). Default: 0.
+        batch_first: whether input and output are `(B, T, ·)` rather than `(T, B, ·)`. Default: `False`.
+        dropout: probability of dropout on the outputs of each layer but the last. Default: 0.
+        bidirectional: whether each layer also reads the sequence backward. Default: `False`.
+        device: device of the parameters. Default: torch's default.
+        dtype: floating point type of the parameters. Default: torch's default.
+
+    Shape:
+        L is `num_layers`, D is 2 if bidirectional and otherwise 1, X is `input_size`, H is `hidden_size`.
+
+        - input: `(T, B, X)`; `(B, T, X)` with `batch_first`; `(T, X)` unbatched; or a `PackedSequence`.
+        - hx and h_n: `(L·D, B, H)`; unbatched `(L·D, H)`.
+        - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
+        - depth (int64) and cost: `(L·D, T, B)`; `(L·D, B, T)` with `batch_first`; `(L·D, T)` unbatched.
+
+    Examples:
+        >>> layer = eirehn.SRHN(9, 32, depth=3)
+        >>> out, h_n, depth = layer(torch.randn(12, 4, 9), return_depth=True)
+        >>> depth.unique()
+        tensor([3])
     """
 
     _cell = SRHNCell
 
 
 class ElasticLayer(HighwayLayer):
-    """What the layers with an elastic gate report of it."""
+    """Base class of the layers with an elastic gate, with what can be asked about the gate."""
 
     def depth_bound(self) -> Tensor:
-        """The paper's bound on the depth of each unit, (layers · directions, H)."""
+        """The paper's bound on the depth of each unit: no input takes it deeper.
+
+        Returns:
+            Float64 of shape `(num_layers · directions, hidden_size)`.
+
+        Examples:
+            >>> eirehn.SREHN(9, 4).depth_bound()
+            tensor([[7., 7., 7., 7.]], dtype=torch.float64)
+        """
         return torch.stack([cell.depth_bound() for cell in self._elastic_cells()])
 
     @torch.no_grad()
     def dead_units(self, input: Tensor | PackedSequence, hx: Tensor | None = None) -> Tensor:
-        """The share of units, per cell (layers · directions,), whose gate is shut from the first inner step on
-        at every time step of every sample of `input`. Such a unit never changes, and has no gradient."""
+        """The share of dead units: their gate is closed from the first inner step on, at every time step of every
+        sequence of `input`. A dead unit never changes, and has no gradient.
+
+        Args:
+            input: sequences, as `forward` takes them.
+            hx: initial state. Default: zeros.
+
+        Returns:
+            Shape `(num_layers · directions,)`.
+
+        Examples:
+            >>> eirehn.EIREHN(9, 32).dead_units(torch.randn(12, 4, 9))
+            tensor([0.])
+        """
         rows = self._rows(input)
         states = self._initial_states(hx, rows)
         inputs: list[Tensor] = []
@@ -102,10 +197,42 @@ class ElasticLayer(HighwayLayer):
 
 
 class SREHN(ElasticLayer):
-    """Recurrent highway network with shared weights and the elastic gate: each sample takes, at each time step,
-    as many inner steps as its gate allows, `max_depth` at most.
+    """Recurrent highway network with shared weights and the elastic gate, with the interface of `nn.GRU`.
 
-    >>> out, h_n, depth = SREHN(9, 32, max_depth=10)(torch.randn(128, 4, 9), return_depth=True)
+    At each time step the gate decides, for each sequence by itself, how many inner steps to take, `max_depth` at
+    most; `SREHNCell` has the equations.
+
+    Call it as `layer(input, hx=None, *, max_depth=None, return_depth=False, return_cost=False)`: it returns
+    `output, h_n`, followed by `depth` (inner steps taken) and `cost` (a differentiable cost of depth) if asked for.
+    `max_depth` limits the inner steps in this call; `hx`, the initial state, is zero by default.
+
+    Args:
+        input_size: features of the input at a time step.
+        hidden_size: units of a layer.
+        num_layers: layers stacked on each other, each reading the outputs of the one before. Default: 1.
+        max_depth: most inner steps of a time step. Default: 10.
+        input_dropout: probability of dropout on the input inside the matrix products (`x` in `W_x x`), with one
+            mask per sequence, kept over all time steps and inner steps. Default: 0.
+        hidden_dropout: the same for the state (`h` in `W_h h`). Default: 0.
+        batch_first: whether input and output are `(B, T, ·)` rather than `(T, B, ·)`. Default: `False`.
+        dropout: probability of dropout on the outputs of each layer but the last. Default: 0.
+        bidirectional: whether each layer also reads the sequence backward. Default: `False`.
+        device: device of the parameters. Default: torch's default.
+        dtype: floating point type of the parameters. Default: torch's default.
+
+    Shape:
+        L is `num_layers`, D is 2 if bidirectional and otherwise 1, X is `input_size`, H is `hidden_size`.
+
+        - input: `(T, B, X)`; `(B, T, X)` with `batch_first`; `(T, X)` unbatched; or a `PackedSequence`.
+        - hx and h_n: `(L·D, B, H)`; unbatched `(L·D, H)`.
+        - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
+        - depth (int64) and cost: `(L·D, T, B)`; `(L·D, B, T)` with `batch_first`; `(L·D, T)` unbatched.
+
+    Examples:
+        >>> layer = eirehn.SREHN(9, 32, max_depth=10)
+        >>> out, h_n, depth = layer(torch.randn(12, 4, 9), return_depth=True)
+        >>> out.shape, depth.shape
+        (torch.Size([12, 4, 32]), torch.Size([1, 12, 4]))
     """
 
     def __init__(
@@ -115,28 +242,73 @@ class SREHN(ElasticLayer):
         num_layers: int = 1,
         *,
         max_depth: int = 10,
-        **options: Unpack[HighwayOptions],
+        input_dropout: float = 0.0,
+        hidden_dropout: float = 0.0,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         cell = partial(SREHNCell, max_depth=max_depth)
-        super().__init__(cell, input_size, hidden_size, num_layers, **options)
+        super().__init__(
+            cell,
+            input_size,
+            hidden_size,
+            num_layers,
+            input_dropout=input_dropout,
+            hidden_dropout=hidden_dropout,
+            batch_first=batch_first,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            device=device,
+            dtype=dtype,
+        )
         self.max_depth = max_depth
 
 
 class EIREHN(ElasticLayer):
-    """Early Improving Recurrent Elastic Highway Network: the elastic gate decides at every time step how many
-    inner steps to take, and a hypernetwork of `hyper_size` units changes the weights from one to the next.
+    """Early Improving Recurrent Elastic Highway Network, with the interface of `nn.GRU`.
 
-    >>> layer = EIREHN(input_size=9, hidden_size=48, max_depth=10, batch_first=True)
-    >>> out, h_n, depth = layer(torch.randn(32, 128, 9), return_depth=True)
+    At each time step the elastic gate decides, for each sequence by itself, how many inner steps to take,
+    `max_depth` at most; from one inner step to the next a small hypernetwork changes the weights.
+    `EIREHNCell` has the equations.
+
+    Call it as `layer(input, hx=None, *, max_depth=None, return_depth=False, return_cost=False)`: it returns
+    `output, h_n`, followed by `depth` (inner steps taken) and `cost` (a differentiable cost of depth) if asked for.
+    `max_depth` limits the inner steps in this call; `hx`, the initial state, is zero by default.
 
     Args:
-        input_size, hidden_size, num_layers, batch_first, dropout, bidirectional, device, dtype: as for `nn.LSTM`.
-        max_depth: the most inner steps of a time step; a call may name another.
-        hyper_size: units of the hypernetwork, ⌈hidden_size / 2⌉ where None.
-        weight_update: how the weights change with depth: "bounded", the most stable; "recursive", the same without
-            a bound on the change; "paper", Eqs. 17 and 22 of the paper as they stand; "additive", "scaling",
-            "outer", or "none", which is SREHN.
-        input_dropout, hidden_dropout: dropout on the inputs of the matrix products, one mask per sequence.
+        input_size: features of the input at a time step.
+        hidden_size: units of a layer.
+        num_layers: layers stacked on each other, each reading the outputs of the one before. Default: 1.
+        max_depth: most inner steps of a time step. Default: 10.
+        hyper_size: units of the hypernetwork. Default: `⌈hidden_size / 2⌉`.
+        weight_update: how the hypernetwork changes the weights: `"bounded"`, the most stable; `"recursive"`, the
+            same without a bound on the change; `"paper"`, Eqs. 17 and 22 of the paper; `"additive"`, `"scaling"`,
+            `"outer"`; or `"none"`, which is SREHN. Default: `"bounded"`.
+        input_dropout: probability of dropout on the input inside the matrix products (`x` in `W_x x`), with one
+            mask per sequence, kept over all time steps and inner steps. Default: 0.
+        hidden_dropout: the same for the state (`h` in `W_h h`). Default: 0.
+        batch_first: whether input and output are `(B, T, ·)` rather than `(T, B, ·)`. Default: `False`.
+        dropout: probability of dropout on the outputs of each layer but the last. Default: 0.
+        bidirectional: whether each layer also reads the sequence backward. Default: `False`.
+        device: device of the parameters. Default: torch's default.
+        dtype: floating point type of the parameters. Default: torch's default.
+
+    Shape:
+        L is `num_layers`, D is 2 if bidirectional and otherwise 1, X is `input_size`, H is `hidden_size`.
+
+        - input: `(T, B, X)`; `(B, T, X)` with `batch_first`; `(T, X)` unbatched; or a `PackedSequence`.
+        - hx and h_n: `(L·D, B, H)`; unbatched `(L·D, H)`.
+        - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
+        - depth (int64) and cost: `(L·D, T, B)`; `(L·D, B, T)` with `batch_first`; `(L·D, T)` unbatched.
+
+    Examples:
+        >>> layer = eirehn.EIREHN(input_size=9, hidden_size=48, max_depth=10, batch_first=True)
+        >>> out, h_n, depth = layer(torch.randn(32, 128, 9), return_depth=True)
+        >>> out.shape, h_n.shape, depth.shape
+        (torch.Size([32, 128, 48]), torch.Size([1, 32, 48]), torch.Size([1, 32, 128]))
     """
 
     def __init__(
@@ -148,22 +320,69 @@ class EIREHN(ElasticLayer):
         max_depth: int = 10,
         hyper_size: int | None = None,
         weight_update: str = "bounded",
-        **options: Unpack[HighwayOptions],
+        input_dropout: float = 0.0,
+        hidden_dropout: float = 0.0,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         cell = partial(EIREHNCell, max_depth=max_depth, hyper_size=hyper_size, weight_update=weight_update)
-        super().__init__(cell, input_size, hidden_size, num_layers, **options)
+        super().__init__(
+            cell,
+            input_size,
+            hidden_size,
+            num_layers,
+            input_dropout=input_dropout,
+            hidden_dropout=hidden_dropout,
+            batch_first=batch_first,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            device=device,
+            dtype=dtype,
+        )
         self.max_depth = max_depth
         self.hyper_size = self.cells[0].hyper_size
         self.weight_update = self.cells[0].weight_update
 
 
 class ACT(RecurrentLayer):
-    """Adaptive computation time (Graves 2016) around torch's RNN, GRU or LSTM cell (`cell`).
+    """Adaptive computation time (Graves 2016) around torch's RNN, GRU or LSTM cell.
 
-    `max_depth` is its time limit. `return_cost` gives the ponder cost `N + R`; with an LSTM, `hx` and `h_n` are
-    the pair `(h, c)`.
+    At each time step a halting unit decides, for each sequence by itself, how many inner steps to take, `max_depth`
+    at most; `ACTCell` has the equations.
 
-    >>> out, (h_n, c_n), cost = ACT(9, 32, cell="LSTM")(torch.randn(128, 4, 9), return_cost=True)
+    Call it as `layer(input, hx=None, *, max_depth=None, return_depth=False, return_cost=False)`: it returns
+    `output, h_n`, followed by `depth` (inner steps taken) and `cost` (the ponder cost `N + R`) if asked for. With
+    an LSTM `hx` and `h_n` are pairs `(h, c)`.
+
+    Args:
+        input_size: features of the input at a time step.
+        hidden_size: units of a layer.
+        num_layers: layers stacked on each other, each reading the outputs of the one before. Default: 1.
+        cell: `"RNN"`, `"GRU"` or `"LSTM"`. Default: `"LSTM"`.
+        max_depth: most inner steps of a time step. Default: 10.
+        epsilon: a sequence halts when its halting probabilities sum to at least `1 − epsilon`. Default: 0.01.
+        batch_first: whether input and output are `(B, T, ·)` rather than `(T, B, ·)`. Default: `False`.
+        dropout: probability of dropout on the outputs of each layer but the last. Default: 0.
+        bidirectional: whether each layer also reads the sequence backward. Default: `False`.
+        device: device of the parameters. Default: torch's default.
+        dtype: floating point type of the parameters. Default: torch's default.
+
+    Shape:
+        L is `num_layers`, D is 2 if bidirectional and otherwise 1, X is `input_size`, H is `hidden_size`.
+
+        - input: `(T, B, X)`; `(B, T, X)` with `batch_first`; `(T, X)` unbatched; or a `PackedSequence`.
+        - hx and h_n: `(L·D, B, H)`; unbatched `(L·D, H)`.
+        - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
+        - depth (int64) and cost: `(L·D, T, B)`; `(L·D, B, T)` with `batch_first`; `(L·D, T)` unbatched.
+
+    Examples:
+        >>> layer = eirehn.ACT(9, 32, cell="LSTM")
+        >>> out, (h_n, c_n), cost = layer(torch.randn(12, 4, 9), return_cost=True)
+        >>> out.shape, h_n.shape, c_n.shape, cost.shape
+        (torch.Size([12, 4, 32]), torch.Size([1, 4, 32]), torch.Size([1, 4, 32]), torch.Size([1, 12, 4]))
     """
 
     def __init__(
@@ -175,12 +394,32 @@ class ACT(RecurrentLayer):
         cell: str = "LSTM",
         max_depth: int = 10,
         epsilon: float = 0.01,
-        **options: Unpack[LayerOptions],
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        device: Any = None,
+        dtype: torch.dtype | None = None,
     ) -> None:
         make_cell = partial(ACTCell, cell=cell, max_depth=max_depth, epsilon=epsilon)
-        super().__init__(make_cell, input_size, hidden_size, num_layers, **options)
+        super().__init__(
+            make_cell,
+            input_size,
+            hidden_size,
+            num_layers,
+            batch_first=batch_first,
+            dropout=dropout,
+            bidirectional=bidirectional,
+            device=device,
+            dtype=dtype,
+        )
         self.kind = cell
         self.max_depth = max_depth
+
+    if TYPE_CHECKING:  # states are tensors or pairs, which depends on `cell`
+
+        def forward(self, input: Any, hx: Any = None, **options: Any) -> Any: ...
+
+        __call__ = forward
 
     def _final_states(self, states: Tensor, rows: Rows) -> Any:
         states = rows.states_out(states)

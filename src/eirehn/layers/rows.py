@@ -1,4 +1,4 @@
-"""Every input a layer accepts, as rows in time order, and the results back in the caller's form."""
+"""Converts the inputs of a layer to rows in time order, and the results back to the form of the input."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 
 class Rows(NamedTuple):
-    """A batch of sequences as a `PackedSequence` holds them: step after step, the longest sequences first."""
+    """A batch of sequences in the order of a `PackedSequence`: step after step, the longest sequences first."""
 
     data: Tensor  # (N, X), N = sum(batch_sizes)
     batch_sizes: list[int]  # how many samples are still running at each step
@@ -33,7 +33,7 @@ class Rows(NamedTuple):
         return cls(data.flatten(0, 1), [data.size(1)] * data.size(0), batched, batch_first, None)
 
     def states_in(self, hx: Tensor) -> Tensor:
-        """A caller's states (L·D, B, S) in the rows' order of samples."""
+        """The caller's states (L·D, B, S), with samples in the order of the rows."""
         hx = hx if self.batched else hx.unsqueeze(1)
         if self.packed is None or self.packed.sorted_indices is None:
             return hx
@@ -53,7 +53,7 @@ class Rows(NamedTuple):
         return out.transpose(0, 1) if self.batch_first else out
 
     def per_step(self, values: Tensor) -> Tensor:
-        """(L·D, T, B) as the caller counts samples and steps."""
+        """(L·D, T, B) with the samples and axes in the caller's order."""
         values = self._unsort(values, 2)
         if not self.batched:
             return values.squeeze(2)

@@ -1,4 +1,4 @@
-"""Whole models: a recurrent network of the family and a head for regression, classification or language."""
+"""Models: a recurrent network and a head for regression, classification or language."""
 
 from ..data.dataset import Scaling
 from .body import Outcome

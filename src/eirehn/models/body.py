@@ -22,16 +22,28 @@ LAYERS: dict[str, Callable[..., Any]] = {
 
 
 class Outcome(NamedTuple):
-    """What a model makes of a batch."""
+    """The result of a model for a batch, which its `run` returns.
+
+    Examples:
+        >>> from eirehn.models import SequenceModel, SequenceNetwork
+        >>> model = SequenceModel(SequenceNetwork("EIREHN", max_depth=4), input_size=2, output_size=3)
+        >>> outcome = model.run(torch.zeros(8, 20, 2))
+        >>> outcome.prediction.shape, outcome.depth.shape, outcome.cost
+        (torch.Size([8, 20, 3]), torch.Size([1, 8, 20]), None)
+    """
 
     prediction: Tensor
-    state: Any  # as the network's h_n
-    depth: Tensor  # (layers · directions, B, T): inner steps taken
-    cost: Tensor | None  # of the same shape
+    """What the model's `forward` returns."""
+    state: Any
+    """The final state of the recurrent layers, as their `h_n`."""
+    depth: Tensor
+    """Inner steps taken, int64 of shape `(L·D, B, T)`."""
+    cost: Tensor | None
+    """The differentiable cost of depth, `(L·D, B, T)`; None if not asked for."""
 
 
 class Result(NamedTuple):
-    """What recurrent layers make of a batch."""
+    """The result of recurrent layers for a batch."""
 
     out: Any  # (B, T, H · directions), or packed
     state: Any
@@ -40,7 +52,7 @@ class Result(NamedTuple):
 
 
 def build_body(network: Network, input_size: int) -> Any:
-    """The layers, batch first, with initial values drawn from torch's generator."""
+    """The layers, batch first, initialised by torch's generator."""
     if not isinstance(network, SequenceNetwork) or not network.shortcut:
         return _layers(network, input_size, network.num_layers, network.dropout)
     size, above = output_size(network), network.num_layers - 1
@@ -86,7 +98,7 @@ def _layers(network: Network, input_size: int, count: int, dropout: float) -> An
 def run_body(
     layer: nn.Module, x: Tensor | PackedSequence, hx: Any = None, *, max_depth: int | None, with_cost: bool
 ) -> Result:
-    """The output of layers made by `build_body`; the cost of depth where asked for."""
+    """The result of layers made by `build_body`; with `with_cost` also the cost of depth."""
     if isinstance(layer, Shortcut):
         return layer(x, hx, max_depth=max_depth, with_cost=with_cost)  # type: ignore[no-any-return]
     if not isinstance(layer, OneBias):
@@ -101,7 +113,7 @@ def run_body(
 
 
 def _one_step(out: Tensor | PackedSequence) -> Tensor:
-    """The depth of a network without inner steps, (B, T): one, and none where a packed sequence has ended."""
+    """The depth of a network without inner steps, (B, T): 1, and 0 where a packed sequence has ended."""
     if isinstance(out, PackedSequence):
         ones = out._replace(data=torch.ones_like(out.data[:, 0], dtype=torch.int64))
         return pad_packed_sequence(ones, batch_first=True)[0]
@@ -109,7 +121,7 @@ def _one_step(out: Tensor | PackedSequence) -> Tensor:
 
 
 class Shortcut(nn.Module):
-    """Layers with a linear map of the input added to the output of the first of them."""
+    """Layers with a linear map of the input added to the output of the first."""
 
     def __init__(self, first: nn.Module, rest: nn.Module | None, linear: nn.Linear, dropout: float) -> None:
         super().__init__()
@@ -132,7 +144,7 @@ class Shortcut(nn.Module):
 
 
 def _each(change: Callable[..., Tensor], *given: Any) -> Any:
-    """`change` made to sequences, packed or not, step by step."""
+    """`change` applied to sequences, packed or not, at every step."""
     if not isinstance(given[0], PackedSequence):
         return change(*given)
     return given[0]._replace(data=change(*(each.data for each in given)))

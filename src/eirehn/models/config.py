@@ -1,4 +1,4 @@
-"""What a model is made of: its recurrent layers, and what a head for sequences or for language adds."""
+"""Configs of models: the recurrent layers, and what models of sequences and of language add."""
 
 from __future__ import annotations
 
@@ -19,16 +19,22 @@ POOLINGS = ("last", "mean")
 
 @dataclass(frozen=True)
 class Network:
-    """The recurrent layers of a model."""
+    """The recurrent layers of a model; see `SequenceNetwork` and `LanguageNetwork`.
+
+    Examples:
+        >>> from eirehn.models import Network
+        >>> Network("SREHN", hidden_size=48, max_depth=10).kind
+        'SREHN'
+    """
 
     kind: str = "EIREHN"
     """RNN, GRU, LSTM, RHN, SRHN, SREHN, EIREHN or ACT."""
     hidden_size: int = 20
     """Units of a layer."""
     num_layers: int = 1
-    """Layers, one above the other."""
+    """Layers stacked on each other."""
     max_depth: int = 6
-    """Inner steps of a time step: all of them for RHN and SRHN, at most for SREHN, EIREHN and ACT."""
+    """Inner steps of a time step: exactly for RHN and SRHN, at most for SREHN, EIREHN and ACT."""
     weight_update: str = "bounded"
     """How EIREHN changes its weights with depth: bounded, recursive, paper, additive, scaling, outer or none."""
     hyper_size: int | None = None
@@ -42,8 +48,8 @@ class Network:
     """Dropout on the state inside a highway network's products, one mask per sequence."""
     start: Mapping[str, float] = field(default_factory=dict)
     """Initial values by name, as the cell's reset_parameters takes them: gate_bias, alpha, decay_bias, …;
-    weight_bound is for all networks, and in a language model for the embedding, the map to its size, the pointer
-    and the last bias too."""
+    weight_bound is for all networks, and in a language model also for the embedding, the map to its size, the
+    pointer and the output bias."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "weight_update", RENAMED.get(self.weight_update, self.weight_update))
@@ -58,10 +64,16 @@ class Network:
 
 @dataclass(frozen=True)
 class SequenceNetwork(Network):
-    """The network of a `SequenceModel`."""
+    """The network of a `SequenceModel`.
+
+    Examples:
+        >>> from eirehn.models import SequenceNetwork
+        >>> SequenceNetwork("EIREHN", hidden_size=32, max_depth=5, pooling="mean").bidirectional
+        False
+    """
 
     bidirectional: bool = False
-    """Read each sequence both ways."""
+    """Read each sequence in both directions."""
     shortcut: bool = False
     """Add a linear map of the input to the first layer's output."""
     pooling: str = "last"
@@ -75,24 +87,31 @@ class SequenceNetwork(Network):
 
 @dataclass(frozen=True)
 class LanguageNetwork(Network):
-    """The network of a `LanguageModel`."""
+    """The network of a `LanguageModel`.
+
+    Examples:
+        >>> from eirehn.models import LanguageNetwork
+        >>> LanguageNetwork("EIREHN", hidden_size=400, max_depth=4, word_dropout=0.1).tied
+        True
+    """
 
     word_dropout: float = 0.0
-    """Dropout of whole words of a sequence, wherever they stand in it."""
+    """Dropout of whole words: a dropped word is dropped at all its places in a sequence."""
     output_dropout: float = 0.0
-    """Dropout on what words are scored by and on a pointer's queries, one mask each per sequence; of RNN, GRU and
-    LSTM, or with step_masks, one per step."""
+    """Dropout on the outputs that words are predicted from, and on a pointer's queries, one mask each per sequence;
+    for RNN, GRU and LSTM, or with step_masks, one per step."""
     step_masks: bool = False
-    """Drop inputs and outputs of a highway network anew at every step, as RNN, GRU and LSTM do; what layers above
-    the first read then has `dropout` alone."""
+    """Draw the dropout masks of a highway network's inputs and outputs anew at every step, as for RNN, GRU and
+    LSTM; the inputs of layers above the first then have `dropout` alone."""
     embedding_size: int | None = None
-    """Size of a word's embedding; hidden_size where null. Where it is another, a linear map follows."""
+    """Embedding size; hidden_size where null. If it differs from hidden_size, a linear map follows."""
     tied: bool = True
-    """Score words by the matrix that embeds them."""
+    """Share the weights of the embedding and the output layer."""
     pointer: int = 0
-    """Words read last that a pointer can point at (Merity et al. 2016); 0: no pointer."""
+    """Number of the last words that a pointer sentinel can point at (Merity et al. 2016); 0: no pointer."""
     calibrated: bool = False
-    """Divide logits by a temperature when not training, which a training fits to validation data epoch by epoch."""
+    """Temperature-scaled: in evaluation mode logits are divided by a temperature that training fits to validation
+    data after each epoch."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -126,8 +145,8 @@ _OF_VERSION_01 = {
 
 
 def without_idle(kind: type[Any], content: Mapping[str, Any], older: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields `content` of the dataclass `kind`, without `older` ones at a value by which they did nothing;
-    others that are gone are refused."""
+    """The fields `content` of the dataclass `kind`, without fields of version 0.1 at their default; with another
+    value these are refused."""
     if not isinstance(content, Mapping):
         raise TypeError(f"{kind.__name__} must be a mapping, got {type(content).__name__}")
     known = {each.name for each in fields(kind)}
@@ -142,8 +161,8 @@ def without_idle(kind: type[Any], content: Mapping[str, Any], older: Mapping[str
 
 
 def network_fields(kind: type[Network], content: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a network from a file, without those of version 0.1 that did nothing, and with the initial
-    values written out that it used where it called the paper's weight update "printed"."""
+    """The fields of a network from a file, which version 0.1 may have written: without fields that no longer exist,
+    and with the initial values that version 0.1 used with the weight update "printed", now "paper"."""
     own = without_idle(kind, content, _OF_VERSION_01)
     if own.get("weight_update") == "printed" and own.get("kind", "EIREHN") in ELASTIC:
         own["start"] = {"alpha": 0.05, "gate_bias": 0.0, **own.get("start", {})}

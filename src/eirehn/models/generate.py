@@ -1,4 +1,4 @@
-"""Text from a language model, token by token."""
+"""Generates text from a language model, token by token."""
 
 from __future__ import annotations
 
@@ -20,21 +20,39 @@ SUBSCRIPTS = str.maketrans("0123456789", "₀₁₂₃₄₅₆₇₈₉")
 
 
 class Token(NamedTuple):
+    """A token of a generated text, see `generate`.
+
+    Examples:
+        >>> from eirehn.models.generate import Token
+        >>> Token("said", depth=2.5, given=False).text
+        'said'
+    """
+
     text: str
+    """The token."""
     depth: float
-    """Inner steps, the mean over layers, taken when the model read it."""
+    """Inner steps taken to read it, the mean over layers."""
     given: bool
-    """Whether it is of the prompt."""
+    """Whether it is from the prompt."""
 
 
 class Prompt(NamedTuple):
+    """A prompt as `read_prompt` returns it.
+
+    Examples:
+        >>> from eirehn.models.generate import Prompt
+        >>> Prompt(ids=[3, 0], unknown=["Vinken"]).unknown
+        ['Vinken']
+    """
+
     ids: list[int]
+    """Indices of its tokens."""
     unknown: list[str]
-    """What was given and is not in the vocabulary, each once."""
+    """Its tokens that are not in the vocabulary, each once."""
 
 
 class Piece(NamedTuple):
-    """A part of a text as it is printed, and its colour in a terminal."""
+    """A part of a printed text, and its colour in a terminal."""
 
     text: str
     style: str | None = None
@@ -43,7 +61,7 @@ class Piece(NamedTuple):
 def trained_language_model(
     run: str | os.PathLike[str], *, which: str = "best", device: str | None = None
 ) -> tuple[LanguageModel, Vocabulary]:
-    """The language model of a run folder and its vocabulary; on a GPU where there is one."""
+    """The language model of a run folder and its vocabulary; on a GPU if there is one."""
     model = load(run, which=which, device=usable_device(device))
     if not isinstance(model, LanguageModel):
         raise RunError(f"{os.fspath(run)} holds no language model")
@@ -52,9 +70,9 @@ def trained_language_model(
 
 
 def pieces(tokens: Iterable[Token], level: str, *, depth_of: int | None = None) -> Iterator[Piece]:
-    """A text as it comes: words with spaces between them, lines ended at `<eos>`; or characters.
+    """A text in printed form: words with spaces between them and a new line at `<eos>`; or characters.
 
-    With `depth_of`, the depth there could be, each has the depth it took below it, and a colour by that.
+    With `depth_of`, the largest possible depth, each token has its depth as a subscript, and a colour by depth.
     """
     line_begins = True
     for token in tokens:
@@ -75,7 +93,21 @@ def _style(depth: float, most: int) -> str:
 
 
 def read_prompt(text: str, vocabulary: Vocabulary) -> Prompt:
-    """The numbers of a prompt's tokens; of those not known, that of `<unk>`."""
+    """Splits a prompt into tokens.
+
+    Args:
+        text: the prompt; a new line in it is `<eos>` for a vocabulary of words.
+        vocabulary: that of the model, `model.tokens` of a model from `eirehn.load`.
+
+    Returns:
+        The indices of its tokens, that of `<unk>` for unknown ones, and the unknown tokens.
+
+    Examples:
+        >>> from eirehn.models.generate import read_prompt
+        >>> model = eirehn.load("runs/text")
+        >>> read_prompt("the xylophone", model.tokens).unknown
+        ['xylophone']
+    """
     tokens = text.replace("\n", f" {EOS} ").split() if vocabulary.level == "word" else list(text)
     unknown = dict.fromkeys(token for token in tokens if token not in vocabulary)
     return Prompt([int(each) for each in vocabulary.encode(tokens)], list(unknown))
@@ -93,14 +125,35 @@ def generate(
     seed: int = 0,
     max_depth: int | None = None,
 ) -> Iterator[Token]:
-    """The prompt and then `tokens` more, each drawn from what the model predicts after all before it.
+    """Generates text: the prompt, and then `tokens` more, each drawn from the model's prediction.
 
-    The state is carried on, so that a token costs the same wherever it stands. The same seed gives the same text.
-    A line begins before the prompt, as training texts begin. Temperature 0 takes the likeliest token. With `top_p`
-    below 1 only the likeliest tokens are drawn, as few as have that probability together (nucleus sampling,
-    Holtzman et al. 2020).
+    The state is carried on, so that a token takes the same time wherever it is in the text. The prompt is read as
+    the beginning of a line.
 
-    >>> tokens = generate(model, model.tokens, read_prompt("the company said", model.tokens).ids)  # doctest: +SKIP
+    Args:
+        model: the language model; it is set to evaluation mode.
+        vocabulary: that of the model, `model.tokens` of a model from `eirehn.load`.
+        prompt: indices of the first tokens, see `read_prompt`. Default: none.
+        tokens: the number of tokens to generate. Default: 100.
+        temperature: divides the logits; 0 takes the most likely token. Default: 1.
+        top_p: draws from the most likely tokens only, as few as have this probability together (nucleus sampling,
+            Holtzman et al. 2020). Default: 1.
+        seed: of the random numbers: the same seed gives the same text. Default: 0.
+        max_depth: most inner steps of a time step. Default: the network's own.
+
+    Yields:
+        A `Token` for each token of the prompt and for each one generated.
+
+    Raises:
+        ValueError: if an argument is out of range, or the logits are not finite.
+
+    Examples:
+        >>> from eirehn.models.generate import generate, read_prompt
+        >>> model = eirehn.load("runs/text")
+        >>> prompt = read_prompt("the company", model.tokens).ids
+        >>> text = [token.text for token in generate(model, model.tokens, prompt, tokens=5)]
+        >>> text[:2], len(text)
+        (['the', 'company'], 7)
     """
     positive_int("tokens", tokens)
     finite("temperature", temperature, least=0.0)
@@ -111,10 +164,10 @@ def generate(
     random = torch.Generator().manual_seed(seed)
     model = model.eval()
     state: Any = None
-    logits = torch.zeros(len(vocabulary), dtype=torch.float64)  # before anything is read all are equally likely
+    logits = torch.zeros(len(vocabulary), dtype=torch.float64)  # before the first token all are equally likely
 
     def read(index: int) -> float:
-        """The depth taken; one call of one shape for each token."""
+        """Reads a token and returns its depth."""
         nonlocal state, logits
         outcome = model.run(torch.tensor([[index]], device=model.bias.device), state, max_depth=max_depth)
         state, logits = outcome.state, outcome.prediction[0, 0].double().cpu()  # (V,)
@@ -130,7 +183,8 @@ def generate(
 
 
 def beginning(vocabulary: Vocabulary) -> list[int]:
-    """What is read before a text, so that it begins as a line does; nothing where lines have no end."""
+    """The tokens read before a text, so that it begins as a line does: the end of a line, if the vocabulary has
+    it."""
     mark = end_of_line(vocabulary)
     return [int(each) for each in vocabulary.encode([mark])] if mark in vocabulary else []
 

@@ -1,4 +1,4 @@
-"""Trained models back from their run folder, without pickle and without the machinery that trained them."""
+"""Loads trained models from their run folder, without pickle and without the libraries that trained them."""
 
 from __future__ import annotations
 
@@ -21,21 +21,30 @@ KEPT = ("best", "last")
 
 
 def load(run: str | os.PathLike[str], *, seed: int | None = None, which: str = "best", device: Any = "cpu") -> Any:
-    """The trained model of a run folder, a `SequenceModel` or a `LanguageModel`, ready to use (in evaluation mode).
+    """Loads a trained model from a run folder, ready to use (in evaluation mode).
 
-    One that was trained on a file of your own takes and gives values in the units of that file, and `model.classes`
-    are the names of the classes its outputs stand for.
+    A model trained on a file of your own takes and gives values in the units of that file, and its `classes` are
+    the names of the classes. A language model has its vocabulary in `model.tokens`.
 
     Args:
         run: the folder that `eirehn train` or `eirehn reproduce` wrote.
-        seed: which of the seeds trained together; where None, the one with the best validation metric, or with the
-            least training loss where nothing was held out for validation.
-        which: "best", the weights of its best epoch on validation data, the last where there are none, or "last",
-            those of the last epoch.
-        device: where to put it.
+        seed: which of the seeds trained together. Default: the one with the best validation metric, or with the
+            lowest training loss if there are no validation data.
+        which: `"best"`, the weights of the best epoch on validation data, or of the last if there are none; or
+            `"last"`, those of the last epoch. Default: `"best"`.
+        device: the device of the model. Default: `"cpu"`.
 
-    >>> model = eirehn.load("runs/ei-rehn-20")  # doctest: +SKIP
-    >>> prediction = model(x)  # doctest: +SKIP
+    Returns:
+        A `SequenceModel` or a `LanguageModel`, see `eirehn.models`.
+
+    Raises:
+        RunError: if there is not a trained model in the folder, or a file is damaged.
+        ValueError: if there is no such seed or choice of weights.
+
+    Examples:
+        >>> model = eirehn.load("runs/synthetic")
+        >>> model(torch.zeros(1, 20, 2)).shape
+        torch.Size([1, 20, 2])
     """
     one_of("which", which, KEPT)
     folder = Path(run)
@@ -70,7 +79,7 @@ def check_values(own: Mapping[str, torch.Tensor], values: Mapping[str, torch.Ten
 
 
 def read_values(path: Path) -> dict[str, torch.Tensor]:
-    """The stacked values of a run's members by name, (M, …) each."""
+    """The stacked values of the ensemble members of a run by name, (M, …) each."""
     from safetensors import SafetensorError
     from safetensors.torch import load
 
@@ -83,7 +92,7 @@ def read_values(path: Path) -> dict[str, torch.Tensor]:
 
 
 def read_about(folder: Path) -> dict[str, Any]:
-    """What model.json says of the models of a run, one for each seed."""
+    """The content of model.json, which describes the models of a run, one for each seed."""
     path = folder / "model.json"
     if not path.exists():
         raise RunError(f"{folder} holds no trained model: it has no model.json")
@@ -117,7 +126,7 @@ def read_scaling(content: Mapping[str, Any]) -> Scaling:
 
 
 def best_member(about: Any, seed: int | None = None) -> int:
-    """The place of a seed among those trained together, or of the best one where it is not among them."""
+    """The index of a seed among those trained together, or of the best one if it is not among them."""
     if seed in about["seeds"]:
         return int(about["seeds"].index(seed))
     scores = [math.inf if score is None else score for score in about["best_score"]]

@@ -1,4 +1,4 @@
-"""Language models: the next token of a text."""
+"""Language models, which predict the next token of a text."""
 
 from __future__ import annotations
 
@@ -19,21 +19,36 @@ if TYPE_CHECKING:
 
 
 class LanguageModel(nn.Module):
-    """Tokens in, the logits of the next token out. One matrix embeds tokens and, with a bias, scores them; where
-    `network.embedding_size` is not that of the state, a linear map brings states to that size first.
+    """A recurrent language model: tokens in, the logits of the next token out.
 
-    Dropout is that of Gal and Ghahramani (2016): a sequence has the same words, inputs, states and outputs dropped
-    at all its steps. RNN, GRU and LSTM have it as in Zaremba et al. (2014), anew at every step and never on states;
-    with `network.step_masks` highway networks, too, but for their states.
+    One matrix embeds tokens and, with a bias, gives the logits; if `network.embedding_size` is not the size of the
+    state, a linear map brings states to that size before. `eirehn.load` returns such models.
 
-    With `network.calibrated` logits are divided by `temperature`, 1 until it is set, when it is not training.
+    Dropout is that of Gal and Ghahramani (2016), with the same words, inputs, states and outputs dropped at all
+    steps of a sequence. RNN, GRU and LSTM have that of Zaremba et al. (2014), drawn anew at every step and never on
+    states; so have highway networks with `network.step_masks`, except on states.
 
-    >>> model = LanguageModel(LanguageNetwork("EIREHN", hidden_size=20), vocabulary=50)
-    >>> model(torch.zeros(8, 35, dtype=torch.int64)).shape
-    torch.Size([8, 35, 50])
+    If `network.calibrated`, logits are divided by `temperature` in evaluation mode.
+
+    Args:
+        network: the recurrent layers, embedding and dropout.
+        vocabulary: the number of tokens.
+
+    Attributes:
+        tokens: the `Vocabulary` that maps tokens to indices; None for a model that is not from `eirehn.load`.
+
+    Shape:
+        - tokens: `(B, T)`, int64.
+        - logits: `(B, T, vocabulary)`.
+
+    Examples:
+        >>> from eirehn.models import LanguageModel, LanguageNetwork
+        >>> model = LanguageModel(LanguageNetwork("EIREHN", hidden_size=20), vocabulary=50)
+        >>> model(torch.zeros(8, 35, dtype=torch.int64)).shape
+        torch.Size([8, 35, 50])
     """
 
-    tokens: Vocabulary | None = None  # what the numbers stand for, where `eirehn.load` found it
+    tokens: Vocabulary | None = None
 
     def __init__(self, network: LanguageNetwork, vocabulary: int) -> None:
         super().__init__()
@@ -47,7 +62,7 @@ class LanguageModel(nn.Module):
         self.narrowing = None if size == hidden else nn.Parameter(torch.empty(size, hidden))
         self.output = None if network.tied else nn.Parameter(torch.empty(vocabulary, size))
         self.bias = nn.Parameter(torch.zeros(vocabulary))
-        # No gradient changes it; a parameter, so that it is kept where the others are.
+        # A parameter, so that it is saved with the others, but without a gradient.
         self.temperature = nn.Parameter(torch.ones(()), requires_grad=False) if network.calibrated else None
         bound = network.start.get("weight_bound")
         self.pointer = PointerSentinel(hidden, network.pointer, bound or 0.1) if network.pointer else None
@@ -60,7 +75,26 @@ class LanguageModel(nn.Module):
             fill_uniform(bound, self.bias)
 
     def forward(self, tokens: Tensor, hx: Any = None, *, max_depth: int | None = None) -> Tensor:
-        """Logits (B, T, V) of what follows each of `tokens` (B, T)."""
+        """Predicts the next token after each token.
+
+        Args:
+            tokens: indices of tokens.
+            hx: state before the first of them, from the `run` on the text before. Default: zeros.
+            max_depth: most inner steps of a time step in this call. Default: the network's own.
+
+        Returns:
+            The logits of the next token; log-probabilities if the model has a pointer.
+
+        Shape:
+            - tokens: `(B, T)`, int64.
+            - logits: `(B, T, vocabulary)`.
+
+        Examples:
+            >>> from eirehn.models import LanguageModel, LanguageNetwork
+            >>> model = LanguageModel(LanguageNetwork("SREHN"), vocabulary=50).eval()
+            >>> model(torch.zeros(1, 7, dtype=torch.int64), max_depth=2).softmax(-1).shape
+            torch.Size([1, 7, 50])
+        """
         return self.run(tokens, hx, max_depth=max_depth).prediction
 
     def run(
@@ -72,8 +106,36 @@ class LanguageModel(nn.Module):
         max_depth: int | None = None,
         with_cost: bool = False,
     ) -> Outcome:
-        """As `forward`, and the final state, which the next call takes as `hx` to read on. A model with a pointer
-        gives, where there is a `target` (B, T), the log-probability of that alone, (B, T), which is faster."""
+        """Predicts the next token after each token, and returns the final state and the depth, too.
+
+        Args:
+            tokens: indices of tokens.
+            hx: state before the first of them: the `state` of the outcome for the text before. Default: zeros.
+            target: for a model with a pointer, the next tokens: the prediction is then their log-probabilities
+                alone, which is faster. Default: none.
+            max_depth: most inner steps of a time step in this call. Default: the network's own.
+            with_cost: whether to return the differentiable cost of depth, too. Default: `False`.
+
+        Returns:
+            An `Outcome`.
+
+        Raises:
+            ValueError: if there is a `target` and the model does not have a pointer, or is calibrated and in
+                evaluation mode.
+
+        Shape:
+            - tokens and target: `(B, T)`, int64.
+            - prediction: `(B, T, vocabulary)`, or `(B, T)` with a target.
+            - depth and cost: `(L, B, T)`.
+
+        Examples:
+            >>> from eirehn.models import LanguageModel, LanguageNetwork
+            >>> model = LanguageModel(LanguageNetwork("SREHN"), vocabulary=50).eval()
+            >>> first, second = torch.randint(50, (1, 20)).split(10, 1)
+            >>> outcome = model.run(second, model.run(first).state)
+            >>> outcome.prediction.shape, outcome.depth.shape
+            (torch.Size([1, 10, 50]), torch.Size([1, 1, 10]))
+        """
         if target is not None and self.pointer is None:
             raise ValueError("target is for models with a pointer (network.pointer)")
         if target is not None and self.temperature is not None and not self.training:
@@ -85,13 +147,13 @@ class LanguageModel(nn.Module):
         if self.pointer is not None:
             with torch.autocast(out.device.type, enabled=False):
                 whole = out.to(self.bias.dtype)
-                # As much is hidden from it as from the vocabulary: relied on too much, a pointer overfits.
+                # With the same dropout as the logits: a pointer that is relied on too much overfits.
                 asking = self._dropped(whole) if self.training else whole
                 logits, memory = self.pointer(whole, asking, tokens, logits, memory, target)
             state = (state, memory)
         if self.temperature is not None and not self.training:
             logits = logits / self.temperature
-            logits = logits if self.pointer is None else logits.log_softmax(-1)  # a pointer gives log-probabilities
+            logits = logits if self.pointer is None else logits.log_softmax(-1)  # as those of a pointer
         return Outcome(logits, state, depth, cost)
 
     def _embedded(self, tokens: Tensor) -> Tensor:
@@ -120,17 +182,17 @@ class LanguageModel(nn.Module):
 
 
 def word_mask(ones: Tensor, tokens: Tensor, dropped: float) -> Tensor:
-    """Inverted dropout of whole words, (B, T, 1) for `tokens` (B, T): a word that a sequence repeats is dropped or
-    kept in all its places. `ones` (B, T) has the type and the device."""
-    first = (tokens.unsqueeze(-1) == tokens.unsqueeze(-2)).int().argmax(-1)  # (B, T): where each word stands first
+    """The mask of a dropout of whole words, (B, T, 1) for `tokens` (B, T): a word is dropped or kept at all its
+    places in a sequence. `ones` (B, T) has the dtype and device of the mask."""
+    first = (tokens.unsqueeze(-1) == tokens.unsqueeze(-2)).int().argmax(-1)  # (B, T): the first place of each word
     return F.dropout(ones, dropped).gather(-1, first).unsqueeze(-1)
 
 
 class PointerSentinel(nn.Module):
-    """The pointer sentinel of Merity et al. (2016), by which a model can also point at a word it has just read:
-    `p(w) = g p_vocab(w) + Σ_{i: w_i = w} a_i` over the last `window` words, the present one among them, with
-    `[a; g] = softmax([q · h_i; q · s])`, `q = tanh(W h + b)`, and a learned sentinel s, whose share g is left to
-    the vocabulary. It is trained by the cross-entropy of p alone."""
+    """The pointer sentinel of Merity et al. (2016), which lets a model point at a word it has just read:
+    `p(w) = g p_vocab(w) + Σ_{i: w_i = w} a_i` over the last `window` words, the present one included, with
+    `[a; g] = softmax([q · h_i; q · s])` and `q = tanh(W h + b)`. The share g of the learned sentinel s goes to the
+    vocabulary. It is trained by the cross-entropy of p alone."""
 
     def __init__(self, hidden_size: int, window: int, bound: float) -> None:
         super().__init__()
@@ -148,9 +210,9 @@ class PointerSentinel(nn.Module):
         memory: tuple[Tensor, Tensor] | None,
         target: Tensor | None,
     ) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Log-probabilities, (B, T, V), for outputs (B, T, H) at `tokens` (B, T) and queries made from `asking`,
-        (B, T, H); and what to point at next: the last outputs (B, L, H) and their words (B, L), −1 where there was
-        none yet. With a `target`, (B, T), they are of the target alone, (B, T), which is faster."""
+        """Log-probabilities (B, T, V) for outputs (B, T, H) at `tokens` (B, T) and queries made from `asking` (B,
+        T, H); and the memory of the next call: the last outputs (B, L, H) and their words (B, L), −1 before the
+        first word. With a `target` (B, T) log-probabilities of the target alone, (B, T), which is faster."""
         outputs, words = self._nothing(out) if memory is None else memory
         keys = torch.cat([outputs.to(out.dtype), out], 1)  # (B, L + T, H)
         words = torch.cat([words, tokens], 1)  # (B, L + T)
@@ -174,9 +236,9 @@ class PointerSentinel(nn.Module):
         return out.new_zeros(*words.shape, out.size(-1)), words
 
     def _in_sight(self, words: Tensor, steps: int) -> Tensor:
-        """What each step may point at, (B, T, L + T + 1): the window up to itself, and the sentinel."""
+        """Where each step may point, (B, T, L + T + 1): at the window up to itself, and at the sentinel."""
         at = torch.arange(words.size(1), device=words.device)
-        now = torch.arange(steps, device=words.device)[:, None] + self.window  # where each step's own word is
+        now = torch.arange(steps, device=words.device)[:, None] + self.window  # the place of each step's own word
         window = (at <= now) & (at > now - self.window)  # (T, L + T)
         seen = window & (words >= 0).unsqueeze(1)  # (B, T, L + T)
         return torch.cat([seen, torch.ones_like(seen[..., :1])], -1)

@@ -1,4 +1,4 @@
-"""Which backend runs a recurrence, chosen once a call by device, dtype and size or named by the user."""
+"""Chooses the backend of a recurrence, once per call, by device, dtype and size, or as the user says."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ if TYPE_CHECKING:
 HAS_NUMBA, HAS_TRITON = (importlib.util.find_spec(name) is not None for name in ("numba", "triton"))
 BACKENDS = ("auto", "reference", "cpu", "triton", "cuda")
 GPU_MAX_HIDDEN = 2048
-SMALL = 128  # up to here one program of a GPU holds a sample's state; beyond, the chip works on each inner step
-# Beyond, the products are large enough for the plain path's own kernels to be faster, but for one sample at a time.
+SMALL = 128  # up to here one GPU program holds a sample's state; above, all of the GPU works on each inner step
+# Above, the matrix products of the plain path are faster, except for one sample at a time.
 CPU_MAX_HIDDEN = 640
 
 
 _asked: deque[use_backend] = deque(maxlen=1024)
-"""What was asked for; the last counts. Blocks of several threads may end in any order. Of what was set for the
-process, and is never taken back, the oldest are forgotten."""
+"""The requests, of which the last is in effect: blocks of several threads may end in any order. Requests for the
+whole process are never withdrawn, so the oldest are forgotten."""
 _chosen: str | None = None
-"""The last one's name. Compiled code depends on this alone, not on how much was asked for before."""
+"""The name of the last request. Compiled code depends on this alone, not on earlier requests."""
 
 
 def _settle() -> None:
-    """Without a lock, which a fork could keep: who writes last looks last."""
+    """Updates `_chosen` without a lock, which a fork could leave locked: whoever writes last also looks last."""
     global _chosen
     while _chosen != (last := _last()):
         _chosen = last
@@ -51,15 +51,25 @@ def _last() -> str | None:
 
 
 class use_backend:  # noqa: N801  # reads as a verb, and is used like torch.no_grad
-    """Names the implementation of the recurrences, for the process or, as a context manager, while a block lasts.
+    """Sets the implementation of the recurrences, for the process or, as a context manager, for a block.
 
-    "reference" is the plain path, "cpu" the numba kernels, "triton" those for NVIDIA GPUs, "cuda" those in CUDA C++
-    for large networks in bfloat16 on Hopper and later. "auto", the default (or what the environment variable
-    EIREHN_BACKEND says), takes the fastest that can run a call, and the plain path where none can; a backend named
-    here that cannot run it raises an error that says why.
+    Args:
+        name: one of
 
-    >>> with use_backend("reference"):
-    ...     out, h_n = layer(x)
+            - `"auto"`, the default, or what the environment variable `EIREHN_BACKEND` says: the fastest backend
+              that can run a call, and the plain path if none can;
+            - `"reference"`: the plain path, a Python loop over time around the equations of the cell;
+            - `"cpu"`: numba kernels;
+            - `"triton"`: Triton kernels for NVIDIA GPUs;
+            - `"cuda"`: CUDA C++ kernels for large networks in bfloat16, on Hopper and later.
+
+    Raises:
+        ValueError: if there is no such backend; and at a call of a layer if the backend named cannot run it.
+
+    Examples:
+        >>> layer, x = eirehn.EIREHN(9, 32), torch.randn(12, 4, 9)
+        >>> with eirehn.use_backend("reference"):
+        ...     out, h_n = layer(x)
     """
 
     def __init__(self, name: str) -> None:
@@ -67,7 +77,7 @@ class use_backend:  # noqa: N801  # reads as a verb, and is used like torch.no_g
         one_of("backend", name, BACKENDS)
         self.name = name
         self._counts, self._before = True, _chosen
-        if torch.compiler.is_compiling():  # one thread, whose blocks end in order
+        if torch.compiler.is_compiling():  # one thread, so that blocks end in order
             _chosen = self.name
         else:
             self._ask()
@@ -77,7 +87,7 @@ class use_backend:  # noqa: N801  # reads as a verb, and is used like torch.no_g
         _settle()
 
     def __enter__(self) -> None:
-        if not self._counts:  # a block after another with the same one
+        if not self._counts:  # a second block with the same object
             self._ask()
         self._counts = False
 
@@ -88,13 +98,13 @@ class use_backend:  # noqa: N801  # reads as a verb, and is used like torch.no_g
         if torch.compiler.is_compiling():
             _chosen = self._before
             return
-        with suppress(ValueError):  # it may have been forgotten
+        with suppress(ValueError):  # it may have been dropped from the deque
             _asked.remove(self)
         _settle()
 
 
 def chosen_backend() -> str:
-    """What was asked for: by `use_backend`, else by EIREHN_BACKEND, else "auto"."""
+    """The name set by `use_backend`, else by EIREHN_BACKEND, else "auto"."""
     if _chosen is not None:
         return _chosen
     name = os.environ.get("EIREHN_BACKEND", "auto")
@@ -114,7 +124,7 @@ def scan(
     h_mask: Tensor | None = None,
     with_cost: bool = False,
 ) -> reference.Scan:
-    """Runs `cell` over `x`, see `reference.scan`, by the backend that `backend_for` names."""
+    """Runs `cell` over `x`, see `reference.scan`, by the backend that `backend_for` chooses."""
     one_sample = batch_sizes[0] == 1 and h_mask is None
     backend = backend_for(cell, x, batch_sizes[0], max_depth, one_sample=one_sample)
     options = (max_depth, reverse, x_mask, h_mask, with_cost)
@@ -126,8 +136,8 @@ def scan(
 
 
 def cross_entropies(logits: Tensor, target: Tensor) -> Tensor:
-    """(N,) for `logits` (N, V) and `target` (N,), whose numbers must be below V; of bfloat16 on a GPU by a kernel,
-    with a fraction of the traffic that torch takes."""
+    """The cross-entropy (N,) of `logits` (N, V) and `target` (N,), whose values must be below V; for bfloat16 on a
+    GPU by a kernel that moves a fraction of the memory that torch does."""
     fits = logits.is_cuda and logits.dtype == torch.bfloat16 and HAS_TRITON and chosen_backend() != "reference"
     if not fits or transformed() or not len(logits):
         return F.cross_entropy(logits, target, reduction="none")
@@ -139,7 +149,7 @@ def cross_entropies(logits: Tensor, target: Tensor) -> Tensor:
 def backend_for(
     cell: RecurrentCell, x: Tensor, batch: int = 1, max_depth: int | None = None, *, one_sample: bool = False
 ) -> str:
-    """The backend to run `cell` over `x` with: "reference", "cpu", "triton" or "cuda". `x` holds `batch` samples;
+    """The backend that runs `cell` over `x`: "reference", "cpu", "triton" or "cuda". `x` holds `batch` samples;
     `one_sample` says that there is one, and no dropout."""
     name = chosen_backend()
     if name == "reference":
@@ -159,7 +169,7 @@ def backend_for(
 
 
 def _streams(cell: RecurrentCell, x: Tensor) -> bool:
-    """Whether the kernel for one sample can run, which takes networks of all sizes."""
+    """Whether the kernel for one sample can run, which supports networks of all sizes."""
     if torch.is_grad_enabled() or traced(x) or transformed():
         return False
     dtype = cell.weight().dtype
@@ -167,13 +177,13 @@ def _streams(cell: RecurrentCell, x: Tensor) -> bool:
 
 
 def is_bare(tensor: Tensor, dtype: torch.dtype) -> bool:
-    """Whether its numbers lie in order at its address: a kernel may read them there."""
-    own = type(tensor) is nn.Parameter or type(tensor) is Tensor  # others may have no memory of their own
+    """Whether its values lie contiguously at its address, so that a kernel may read them there."""
+    own = type(tensor) is nn.Parameter or type(tensor) is Tensor  # others may not have memory of their own
     return own and tensor.dtype == dtype and tensor.is_cpu and tensor.is_contiguous() and not tensor.is_neg()
 
 
 def as_array(tensor: Tensor) -> npt.NDArray[Any]:
-    """Its numbers for NumPy, which does not know of signs that torch is yet to turn."""
+    """Its values for NumPy, which does not support torch's lazy negation."""
     return tensor.detach().resolve_neg().numpy()
 
 
@@ -229,7 +239,7 @@ def _cuda_obstacle(cell: RecurrentCell, weight: Tensor, batch: int, max_depth: i
         return "triton, whose kernels do the rest, is not installed"
     from . import cuda
 
-    # A pass that does not fit on the chip is left to Triton, unless this backend was asked for by name.
+    # A pass that does not fit on the GPU is left to Triton, unless the user named this backend.
     passes = ("forward", "backward") if torch.is_grad_enabled() else ("forward",)
     kind, Z = "none", 0
     if isinstance(cell, RHNCell):
@@ -237,7 +247,7 @@ def _cuda_obstacle(cell: RecurrentCell, weight: Tensor, batch: int, max_depth: i
     elif isinstance(cell, EIREHNCell) and cell.weight_update != "none":
         kind, Z = cell.weight_update, cell.hyper_size
     if torch.compiler.is_compiling():
-        batch = 1  # it may be symbolic: whether another fits is seen when the compiled code runs
+        batch = 1  # it may be symbolic; the real one is checked when the compiled code runs
     network = (kind, cell.hidden_size, Z)
     found = [cuda.obstacle(*network, weight.device, batch, max_depth, each) for each in passes]
     reasons = [each for each in found if each is not None]
@@ -245,19 +255,20 @@ def _cuda_obstacle(cell: RecurrentCell, weight: Tensor, batch: int, max_depth: i
 
 
 def insist(name: str, reason: str) -> None:
-    """Raises where `name` was asked for by name and cannot run; where it was chosen, another takes over."""
+    """Raises if the user named this backend, which cannot run; if it was chosen automatically, another takes
+    over."""
     if chosen_backend() == name:
         raise ValueError(f"backend {name!r} cannot run this network: {reason}")
 
 
 def runs_in_half(tensor: Tensor) -> bool:
-    """Whether products with `tensor` run in bfloat16 on a GPU under the autocast there is."""
+    """Whether products with `tensor` run in bfloat16 on a GPU under the present autocast."""
     mixed = torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
     return tensor.is_cuda and mixed
 
 
 def differentiated_by_transform() -> bool:
-    """Whether torch.func.grad, vjp, jvp or forward-mode AD is at work here."""
+    """Whether torch.func.grad, vjp, jvp or forward-mode AD is active."""
     if torch.autograd.forward_ad._current_level >= 0:
         return True
     if torch._C._functorch.maybe_current_level() is None:

@@ -1,4 +1,4 @@
-"""The operator's contract, see operator.py, handed to the kernels of a backend."""
+"""Calls the kernels of a backend by the contract of the operator, see operator.py."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .weights import Arguments, Weights
 
 
 def forward(given: Arguments, *, keep: bool = False) -> tuple[Any, ...]:
-    """`out`, `depth` and `cost`, and with `keep`, which is for large networks on a GPU, what spares `backward` to
-    run the recurrence again, else None."""
+    """`out`, `depth`, `cost` and None; with `keep`, for large networks on a GPU, the last is what saves `backward`
+    from running the recurrence again."""
     if given.backend == "cpu":
         return *(torch.from_numpy(each) for each in _on_cpu(given).forward()), None
     with torch.cuda.device_of(given.u):  # Triton launches on the current device, wherever the tensors are
@@ -29,7 +29,7 @@ def forward(given: Arguments, *, keep: bool = False) -> tuple[Any, ...]:
 def backward(
     given: Arguments, out: Tensor, d_out: Tensor, d_cost: Tensor | None, *, saved: Any = None
 ) -> list[Tensor]:
-    """The gradients of u, h0 and of each weight there is, in order. `saved`: what `forward` kept."""
+    """The gradients of u, h0 and of each weight that is not None, in order. `saved` is what `forward` kept."""
     if given.backend == "cpu":
         found = _on_cpu(given).backward(_array(out), _array(d_out), _array(d_cost))
         return [torch.from_numpy(each) for each in (found.inputs, found.h0, *found.weights) if each is not None]
@@ -43,7 +43,7 @@ def backward(
 
 
 def _apart(tensor: Tensor) -> Tensor:
-    """Its own memory: what an operator returns may not share any."""
+    """A tensor with memory of its own: the outputs of an operator must not share memory."""
     return tensor if tensor.untyped_storage().nbytes() == tensor.nbytes else tensor.clone()
 
 
@@ -57,7 +57,7 @@ def _on_cpu(given: Arguments) -> Any:
 
 
 def _on_gpu(given: Arguments) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """What both passes take first, and their options."""
+    """The first arguments of both passes, and their options."""
     u, h0, mask, weights, batch_sizes, kind, max_depth, reverse, _ = given
     if weights.W_ah is None:
         kind = "RHN" if weights.W_h.dim() == 4 else "SRHN"
@@ -89,6 +89,6 @@ def _whole(tensor: Tensor | None) -> Any:
 
 @lru_cache(maxsize=64)
 def _sizes_on(device: torch.device, batch_sizes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
-    """Samples running at each step, and the first row of each step."""
+    """The number of samples running at each step, and the first row of each step."""
     sizes = torch.tensor(batch_sizes, dtype=torch.int64)
     return sizes.to(device), (sizes.cumsum(0) - sizes).to(device)

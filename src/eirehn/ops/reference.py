@@ -1,4 +1,4 @@
-"""The plain path: a Python loop over time, around the cell's own equations. All else is checked against it."""
+"""The plain path: a Python loop over time around the equations of the cell. The kernels are tested against it."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from .weights import Arguments, Weights
 
 
 class Scan(NamedTuple):
-    """A whole sequence through one cell. Rows lie as in a `PackedSequence`: N = sum(batch_sizes)."""
+    """The result of a cell for whole sequences, in rows as in a `PackedSequence`: N = sum(batch_sizes)."""
 
     out: Tensor  # (N, H)
-    state: Tensor  # (B, S): of each sample's last step
+    state: Tensor  # (B, S): after the last step of each sample
     depth: Tensor  # (T, B) int64, 0 where a sample has ended
     cost: Tensor | None  # (T, B)
 
@@ -37,8 +37,8 @@ def scan(
 ) -> Scan:
     """Runs `cell` over `x` (N, X) from `state` (B, S).
 
-    `batch_sizes[t]` samples, the first ones, are still running at step t. The masks (B, X) and (B, H) are the
-    dropout of the matrix products' inputs, the same at every step.
+    The first `batch_sizes[t]` samples are still running at step t. The masks (B, X) and (B, H) are dropout on the
+    inputs of the matrix products, the same at every step.
     """
     return steps(
         cell,
@@ -54,7 +54,7 @@ def scan(
 
 
 def masked_rows(x: Tensor, mask: Tensor | None, batch_sizes: list[int]) -> Tensor:
-    """The rows of a batch (N, X), each times its sample's mask (B, X)."""
+    """The rows of a batch (N, X), each multiplied by the mask of its sample (B, X)."""
     return x if mask is None else x * torch.cat([mask[:b] for b in batch_sizes])
 
 
@@ -99,7 +99,7 @@ def steps(
 
 
 def states_before(out: Tensor, batch_sizes: list[int], first: Tensor, *, reverse: bool = False) -> Tensor:
-    """The state each step started from, (N, H), given all states `out` (N, H) and the first ones (B, H)."""
+    """The state before each step, (N, H), given all states `out` (N, H) and the initial ones (B, H)."""
     batch, steps = batch_sizes[0], range(len(batch_sizes))
     if batch_sizes[-1] == batch:
         return torch.cat([out[batch:], first] if reverse else [first, out[:-batch]])
@@ -114,7 +114,7 @@ def states_before(out: Tensor, batch_sizes: list[int], first: Tensor, *, reverse
 
 
 def unfused(given: Arguments) -> tuple[Tensor, Tensor, Tensor]:
-    """What `eirehn::recurrence` returns, from the cells' own equations, one member after the other."""
+    """As `eirehn::recurrence`, by the equations of the cells, one ensemble member after the other."""
     members = []
     for e in range(given.u.size(0)):
         own: list[Any] = [
@@ -149,15 +149,15 @@ def _member(given: Arguments) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def gradients(results: Sequence[Tensor], above: Sequence[Tensor | None], below: Sequence[Tensor]) -> Any:
-    """Of `below`, given those of `out` and `cost`, as differentiable functions of everything."""
-    # At fixed depth the cost is a constant, whatever gradient comes in at it.
+    """The gradients of `below`, given those of `out` and `cost`, as differentiable functions of everything."""
+    # At fixed depth the cost is a constant and has no graph.
     pairs = [(y, d) for y, d in zip(results, above, strict=True) if d is not None and y.requires_grad]
     outputs, tops = [y for y, _ in pairs], [d for _, d in pairs]
     return torch.autograd.grad(outputs, below, tops, create_graph=True, materialize_grads=True)
 
 
 def in_rows(values: Tensor, batch_sizes: list[int]) -> Tensor:
-    """(T, B) as (N,): of each step the samples still running."""
+    """(T, B) as (N,): the samples still running at each step."""
     return torch.cat([row[:size] for row, size in zip(values, batch_sizes, strict=True)])
 
 
@@ -170,11 +170,11 @@ def by_step(values: Tensor, batch_sizes: list[int]) -> Tensor:
 
 
 class Frame(nn.Module):
-    """A cell to be called with others' weights, by `torch.func.functional_call`."""
+    """A cell for `torch.func.functional_call`, which replaces its weights."""
 
     def __init__(self, cell: RecurrentCell) -> None:
         super().__init__()
-        self.cell = copy.copy(cell)  # its own dictionary of parameters: nothing of the caller's is swapped
+        self.cell = copy.copy(cell)  # a dictionary of its own, so that the caller's parameters are not replaced
         self.cell._parameters = dict(cell._parameters)
 
     def forward(self, function: Callable[..., Scan], *arguments: Any, **options: Any) -> Scan:

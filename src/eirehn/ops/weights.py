@@ -1,4 +1,4 @@
-"""The weights of the recurrences and the arguments of a call, as all backends know them."""
+"""The weights of the recurrences and the arguments of a call, in the form that all backends take."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Array = TypeVar("Array")
 
 
 class Weights(NamedTuple, Generic[Array]):
-    """What a recurrence depends on besides its input, or its gradients: tensors, or arrays for the CPU's kernels.
+    """The weights of a recurrence, or their gradients: tensors, or arrays for the CPU kernels.
 
     The kernels take a leading axis E, the members of an ensemble (1 for one model); without it, it is one model.
-    None is what a system does not have: without `W_ah` the depth is fixed, without `z1` there is no hypernetwork,
-    without `P_bar` its update has no gate.
+    A system that lacks a weight has None: without `W_ah` the depth is fixed, without `z1` there is not a
+    hypernetwork, without `P_bar` its update has no gate.
     """
 
     W_h: Array  # (E, 2H, H), or (E, depth, 2H, H) for own weights at every inner step
@@ -37,7 +37,7 @@ class Weights(NamedTuple, Generic[Array]):
 
 
 class Arguments(NamedTuple):
-    """Of `eirehn::recurrence`, with the shapes that operator.py names."""
+    """The arguments of `eirehn::recurrence`, with the shapes that operator.py gives."""
 
     u: Tensor
     h0: Tensor
@@ -51,7 +51,7 @@ class Arguments(NamedTuple):
 
 
 def weights_of(cell: RecurrentCell, constants: Constants) -> Weights[Tensor]:
-    """What the recurrence of `cell` depends on, besides its projected input."""
+    """The weights of the recurrence of `cell`; its input is projected before."""
     if isinstance(cell, RHNCell):
         return Weights(cell.W_h, cell.b)
     assert isinstance(cell, SREHNCell)
@@ -72,7 +72,7 @@ def weights_of(cell: RecurrentCell, constants: Constants) -> Weights[Tensor]:
 
 
 def halved(weights: Weights[Tensor]) -> Weights[Tensor]:
-    """All but the gate's own in bfloat16, for products on tensor cores."""
+    """All but those of the elastic gate in bfloat16, for products on tensor cores."""
     given = {name: each for name, each in weights._asdict().items() if each is not None}
     return weights._replace(
         **{name: each.bfloat16() for name, each in given.items() if name not in ("alpha", "beta")}

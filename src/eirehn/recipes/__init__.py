@@ -1,4 +1,4 @@
-"""One function for each table and figure of the paper, and our own best recipes."""
+"""Recipes: one function for each table and figure of the paper, and our own best recipes."""
 
 from __future__ import annotations
 
@@ -6,14 +6,35 @@ from .._internal.checks import nearest
 from ..training.config import Recipe
 from . import har, own, ptb, synthetic
 
+__all__ = ["find", "recipes"]
+
 
 def recipes() -> dict[str, Recipe]:
-    """All recipes by name."""
+    """Returns all recipes by name.
+
+    Examples:
+        >>> from eirehn.recipes import recipes
+        >>> "har-best" in recipes()
+        True
+    """
     known = (*synthetic.recipes(), *har.recipes(), *ptb.recipes(), *own.recipes())
     return {recipe.name: recipe for recipe in known}
 
 
 def find(name: str) -> Recipe:
+    """Returns the recipe of a name.
+
+    Args:
+        name: as `eirehn recipes` lists it.
+
+    Raises:
+        ValueError: if there is no such recipe; the message suggests the most similar name.
+
+    Examples:
+        >>> from eirehn.recipes import find
+        >>> find("classify").network.hidden_size
+        32
+    """
     known = recipes()
     if name not in known:
         raise ValueError(

@@ -1,4 +1,4 @@
-"""Networks of elastic depth as scikit-learn estimators: fit, predict, clone, search, pipe."""
+"""Networks with elastic depth as scikit-learn estimators."""
 
 from .._internal.extras import need
 

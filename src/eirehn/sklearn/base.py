@@ -1,4 +1,4 @@
-"""What classifier and regressor share: their settings, their inputs, their training, their files."""
+"""What classifier and regressor share: parameters, inputs, training, files."""
 
 from __future__ import annotations
 
@@ -26,41 +26,13 @@ from ..training.config import DEPTH_PENALTIES, PARTS, Hardware, Recipe
 
 Cases = npt.NDArray[Any] | list[npt.NDArray[Any]]  # (N, T, X), or N of (T, X), each T its own
 AT_ONCE = 256
-"""Sequences that are predicted at once: memory does not grow with their number."""
+"""Sequences per batch of a prediction, which bounds its memory."""
 ACCELERATORS = {"auto": "auto", "cpu": "cpu", "cuda": "gpu", "gpu": "gpu"}
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ElasticEstimator(BaseEstimator):
-    """Settings that all estimators have.
-
-    Args:
-        kind: EIREHN, SREHN, ACT, RHN, SRHN, LSTM or RNN.
-        hidden_size: units of a layer.
-        num_layers: layers, one above the other.
-        max_depth: inner steps of a time step, at most.
-        bidirectional: read each sequence both ways.
-        pooling: what the prediction is made from: the "mean" of the outputs over time, or the "last" one.
-        dropout: share of the state, one mask per sequence, and of what goes from layer to layer that is dropped in
-            training; of RNN, GRU, LSTM and ACT the latter alone.
-        depth_penalty: what an inner step costs, as a share of the loss: the larger, the fewer inner steps. None:
-            that of the recipes for your own data, and 0 for layers that do not choose their depth.
-        early: share of the training steps that stop the network after fewer inner steps than `max_depth`, so that
-            predictions with a smaller `max_depth` are of use, too.
-        epochs: passes over the sequences.
-        batch_size: sequences of a training step.
-        learning_rate: the largest; it rises over the first twentieth of the steps and falls to zero along a cosine.
-        weight_decay: decoupled from the gradient.
-        standardise: shift and scale each channel, and a number to be predicted, to mean 0 and deviation 1.
-        early_stopping: hold a share of the sequences out, keep the epoch that is best on them, and stop after
-            `patience` epochs without a better one.
-        validation_fraction: that share.
-        patience: see there.
-        members: networks trained together from different initial values, whose predictions are averaged.
-        random_state: an integer makes `fit` repeatable, to the bit on one machine.
-        device: cpu, cuda, or auto: the GPU if there is one.
-        verbose: show how far the training is.
-    """
+    """Base class of `ElasticClassifier` and `ElasticRegressor`, which document its parameters."""
 
     kind: str = "EIREHN"
     hidden_size: int = 32
@@ -85,9 +57,21 @@ class ElasticEstimator(BaseEstimator):
     verbose: bool = False
 
     def depths(self, X: Any, *, max_depth: int | None = None) -> Any:
-        """Where a sequence needed thought: the inner steps of each time step, a mean over layers, directions and
-        members. (cases, time), or a list of (time,) where the sequences differ in length. `max_depth` as for
-        predictions."""
+        """Returns the number of inner steps taken at each time step, the mean over layers, directions and members.
+
+        Args:
+            X: sequences, as for `fit`.
+            max_depth: most inner steps of a time step. Default: the network's own.
+
+        Returns:
+            An array `(N, T)`, or a list of N arrays `(T,)` for a list of sequences.
+
+        Examples:
+            >>> from eirehn.sklearn import ElasticClassifier
+            >>> X, y = np.random.randn(20, 12, 3), np.arange(20) % 2
+            >>> ElasticClassifier(hidden_size=4, epochs=1).fit(X, y).depths(X).shape
+            (20, 12)
+        """
         cases = self._cases(X)
         found: list[npt.NDArray[np.float64]] = []
         for outcomes, lengths in self._outcomes(cases, max_depth):
@@ -97,7 +81,19 @@ class ElasticEstimator(BaseEstimator):
         return found if isinstance(cases, list) else np.stack(found)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Writes the fitted estimator to one file, safetensors with a JSON header, whole or not at all."""
+        """Saves the fitted estimator to one file, in safetensors' format.
+
+        Args:
+            path: the file, which is replaced if it exists.
+
+        Raises:
+            NotFittedError: if `fit` was not called before.
+
+        Examples:
+            >>> from eirehn.sklearn import ElasticClassifier
+            >>> X, y = np.random.randn(20, 12, 3), np.arange(20) % 2
+            >>> ElasticClassifier(hidden_size=4, epochs=1).fit(X, y).save("model.safetensors")
+        """
         from .saving import write
 
         check_is_fitted(self)
@@ -105,7 +101,26 @@ class ElasticEstimator(BaseEstimator):
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Self:
-        """The estimator that `save` wrote. Nothing in a file is run."""
+        """Loads an estimator that `save` wrote. The file is not pickled: loading it does not run code from it.
+
+        Args:
+            path: the file.
+
+        Returns:
+            The fitted estimator.
+
+        Raises:
+            RunError: if it is not a file of this estimator, or is damaged.
+
+        Examples:
+            >>> from eirehn.sklearn import ElasticRegressor
+            >>> X = np.random.randn(20, 12, 3)
+            >>> model = ElasticRegressor(hidden_size=4, epochs=1).fit(X, X.sum((1, 2)))
+            >>> model.save("model.safetensors")
+            >>> loaded = ElasticRegressor.load("model.safetensors")
+            >>> (loaded.predict(X) == model.predict(X)).all()
+            np.True_
+        """
         from .saving import read
 
         estimator: Self = read(cls, Path(path))
@@ -159,8 +174,8 @@ class ElasticEstimator(BaseEstimator):
         outputs: int,
         weights: list[float] | None = None,
     ) -> None:
-        """Trains on classes (N,) or numbers (N, O) of sequences; `rows` are the indices of the training and the
-        validation part."""
+        """Trains on sequences with classes (N,) or numbers (N, O) as targets; `rows` are the indices of the
+        training and validation data."""
         from ..training.in_memory import Tensors, train_in_memory
 
         self.n_channels_in_ = int(cases[0].shape[-1])
@@ -176,7 +191,7 @@ class ElasticEstimator(BaseEstimator):
             member.scaling = scaling
 
     def _held_out(self, count: int, classes: npt.NDArray[np.int64] | None) -> tuple[Any, Any]:
-        """Indices of the sequences to train on, and of those held out for validation."""
+        """Indices of the training data, and of those held out for validation."""
         everything = np.arange(count)
         if not self.early_stopping:
             return everything, everything[:0]
@@ -190,7 +205,7 @@ class ElasticEstimator(BaseEstimator):
         return rest, out
 
     def _to_fit(self, X: Any, y: Any) -> Cases:
-        """The sequences, where there are targets for them."""
+        """The sequences, if there are targets for them."""
         if y is None:
             raise ValueError(
                 f"This {type(self).__name__} estimator requires y to be passed, but the target y is None"
@@ -210,7 +225,8 @@ class ElasticEstimator(BaseEstimator):
     def _outcomes(
         self, cases: Cases, max_depth: int | None = None
     ) -> Iterator[tuple[list[Outcome], Tensor | None]]:
-        """What each member makes of the sequences, some of them at a time, by `max_depth` inner steps."""
+        """The outcomes of each ensemble member for the sequences, batch by batch, with at most `max_depth` inner
+        steps."""
         members, device = self._placed()
         if max_depth is not None:
             max_depth = whole("max_depth", max_depth)
@@ -227,7 +243,7 @@ class ElasticEstimator(BaseEstimator):
                 yield [member.run(here, lengths=lengths, max_depth=max_depth) for member in members], lengths
 
     def _mean(self, X: Any, max_depth: int | None, change: Callable[[Tensor], Tensor]) -> npt.NDArray[np.float64]:
-        """Of what the members predict, with `change` made to each, (cases, outputs)."""
+        """The mean over the ensemble members of their predictions with `change` applied, (N, outputs)."""
         parts = []
         for outcomes, _ in self._outcomes(self._cases(X), max_depth):
             each = torch.stack([change(outcome.prediction.double()) for outcome in outcomes])  # (M, B, O)
@@ -242,13 +258,13 @@ class ElasticEstimator(BaseEstimator):
 
 
 def _read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Cases:
-    """Sequences from an array (cases, time, channels), a table (cases, time) of one channel, or a list of sequences
-    (time, channels) or (time,) of any lengths."""
+    """Sequences from an array (N, T, channels), a table (N, T) of one channel, or a list of N sequences (T,
+    channels) or (T,) of any lengths."""
     cases: Cases
     if isinstance(X, Tensor):
         X = X.float() if X.dtype == torch.bfloat16 else X  # which NumPy does not know
         X = X.numpy(force=True)
-    for name in ("n_features_in_", "feature_names_in_") if reset else ():  # of a table that was fitted before
+    for name in ("n_features_in_", "feature_names_in_") if reset else ():  # of a table in an earlier fit
         vars(estimator).pop(name, None)
     if _is_ragged(X):
         cases = [_sequence(each, index) for index, each in enumerate(X)]
@@ -256,7 +272,7 @@ def _read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Cases:
         if len(widths) > 1:
             raise ValueError(f"X: all sequences must have as many channels, got {sorted(widths)}")
     elif isinstance(X, (np.ndarray, list, tuple)) and np.ndim(X) == 3:
-        if isinstance(X, np.ndarray) and X.dtype.kind == "f":  # whatever else is wrong, scikit-learn says
+        if isinstance(X, np.ndarray) and X.dtype.kind == "f":  # scikit-learn reports all other errors
             for row, step, channel in np.argwhere(~np.isfinite(X))[:1]:
                 raise ValueError(f"X contains NaN or infinity: sequence {row}, step {step}, column {channel}")
         if 0 in np.shape(X):
@@ -269,7 +285,7 @@ def _read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Cases:
 
 
 def _is_ragged(X: Any) -> bool:
-    """Whether X is a collection of sequences that are arrays of their own, and not one array."""
+    """Whether X is a collection of separate sequences rather than one array."""
     if isinstance(X, np.ndarray):
         return X.dtype == object and X.ndim == 1 and len(X) > 0 and np.ndim(X[0]) > 0
     if not isinstance(X, (list, tuple)) or not len(X):
@@ -302,7 +318,7 @@ def _sequence(each: Any, index: int) -> npt.NDArray[Any]:
 
 
 def whole(name: str, value: Any) -> int:
-    """Also NumPy's integers, which a search of parameters gives."""
+    """A positive integer, which may be NumPy's, as parameter searches give."""
     return positive_int(name, int(value) if isinstance(value, np.integer) else value)
 
 

@@ -1,4 +1,4 @@
-"""The estimators: a class, or a number or several, of sequences."""
+"""The estimators: classification and regression of sequences."""
 
 from __future__ import annotations
 
@@ -18,24 +18,86 @@ from .base import ElasticEstimator
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ElasticClassifier(ClassifierMixin, ElasticEstimator):
-    """Classifies sequences by a network of elastic depth.
-
-    `X` is (cases, time, channels), a table (cases, time) of one channel, or a list of sequences of any lengths.
-    All settings but this one are those of `ElasticEstimator`:
+    """Classifier of sequences: a recurrent network with elastic depth, as a scikit-learn estimator.
 
     Args:
-        class_weight: what an error on each class counts: a mapping from class to weight, "balanced", so that each
-            class counts the same in all, or None.
+        kind: `"EIREHN"`, `"SREHN"`, `"ACT"`, `"RHN"`, `"SRHN"`, `"LSTM"`, `"GRU"` or `"RNN"`. Default: `"EIREHN"`.
+        hidden_size: units of a layer. Default: 32.
+        num_layers: layers stacked on each other. Default: 1.
+        max_depth: most inner steps of a time step; of RHN and SRHN their number. Default: 5.
+        bidirectional: whether to read each sequence in both directions. Default: `False`.
+        pooling: what the prediction is made from: `"mean"`, the mean of the outputs over time, or `"last"`, the
+            last output. Default: `"mean"`.
+        dropout: dropout between layers, and, of the highway networks, on the state inside the matrix products, with
+            one mask per sequence. Default: 0.2.
+        depth_penalty: cost of an inner step, as a share of the loss: the larger, the fewer inner steps. Default:
+            1, and 0 for layers that do not choose their depth.
+        early: share of the training steps that stop the network after fewer inner steps than `max_depth`, so that
+            predictions with a smaller `max_depth` are accurate, too. Default: 0.
+        epochs: passes over the training data. Default: 100.
+        batch_size: sequences of a training step. Default: 16.
+        learning_rate: the largest learning rate: it rises over the first twentieth of the steps and falls to zero
+            along a cosine. Default: 0.01.
+        weight_decay: decoupled weight decay, as in AdamW. Default: 0.01.
+        standardise: whether to shift and scale each channel to mean 0 and standard deviation 1 over the
+            training data. Default: `True`.
+        early_stopping: whether to hold out sequences for validation, keep the best epoch on them, and stop after
+            `patience` epochs without a better one. Default: `False`.
+        validation_fraction: share of the sequences held out. Default: 0.1.
+        patience: epochs without improvement before training stops. Default: 10.
+        members: networks trained together from different initialisations, whose predictions are averaged. Default:
+            1.
+        random_state: an integer makes `fit` reproducible, to the bit on one machine. Default: `None`.
+        device: `"cpu"`, `"cuda"`, or `"auto"`, a GPU if there is one. Default: `"auto"`.
+        verbose: whether to show the progress of training. Default: `False`.
+        class_weight: weight of the errors on each class: a mapping from class to weight; `"balanced"`, inversely
+            proportional to its number of sequences; or `None`, equal. Default: `None`.
 
-    >>> model = ElasticClassifier(hidden_size=32).fit(X, y)  # doctest: +SKIP
-    >>> model.predict_proba(X2)  # doctest: +SKIP
+    Attributes:
+        classes_ (np.ndarray): the classes, sorted, `(classes,)`.
+        n_channels_in_ (int): channels of the training data.
+
+    Shape:
+        N is the number of sequences.
+
+        - X: an array `(N, T, channels)`; a table `(N, T)` of one channel; or a list of N sequences `(T, channels)`
+          or `(T,)` of any lengths.
+        - y: `(N,)`.
+
+    Examples:
+        >>> from eirehn.sklearn import ElasticClassifier
+        >>> y = np.arange(40) % 2
+        >>> X = np.random.default_rng(0).normal(size=(40, 12, 3)) + y[:, None, None]
+        >>> model = ElasticClassifier(hidden_size=8, epochs=10, random_state=0).fit(X, y)
+        >>> model.predict_proba(X).shape
+        (40, 2)
+        >>> model.score(X, y) > 0.9
+        True
     """
 
     dropout: float = 0.2
     class_weight: Mapping[Any, float] | str | None = None
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Trains on sequences `X` of the classes `y` (cases,)."""
+        """Trains the classifier.
+
+        Args:
+            X: sequences: an array `(N, T, channels)`, a table `(N, T)`, or a list of N sequences `(T, channels)` or
+                `(T,)`.
+            y: the class of each, `(N,)`: numbers or strings.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: if the data cannot be trained on, or training diverged.
+
+        Examples:
+            >>> from eirehn.sklearn import ElasticClassifier
+            >>> X = [np.random.randn(length, 3) for length in (12, 7, 9, 12)]
+            >>> ElasticClassifier(hidden_size=4, epochs=1).fit(X, ["walk", "run", "run", "walk"]).classes_
+            array(['run', 'walk'], dtype='<U4')
+        """
         cases = self._to_fit(X, y)
         y = column_or_1d(y, warn=True)
         check_consistent_length(cases, y)
@@ -49,7 +111,7 @@ class ElasticClassifier(ClassifierMixin, ElasticEstimator):
         return self
 
     def _weights(self, y: npt.NDArray[Any]) -> list[float] | None:
-        """Of each class, such that their mean over `y` is 1."""
+        """The weight of each class, scaled such that the mean over `y` is 1."""
         if self.class_weight is None:
             return None
         weights = compute_class_weight(self.class_weight, classes=self.classes_, y=y)
@@ -61,29 +123,102 @@ class ElasticClassifier(ClassifierMixin, ElasticEstimator):
         return [float(weight) for weight in weights / mean]
 
     def check_loaded(self) -> None:
-        """That what a file says fits together."""
+        """Raises an error if the content of a file is inconsistent."""
         channels, outputs = self.members_[0].input_size, self.members_[0].output_size
         if self.n_channels_in_ != channels or self.classes_.shape != (outputs,):
             raise ValueError("the network has other sizes than the estimator")
 
     def predict_proba(self, X: Any, *, max_depth: int | None = None) -> npt.NDArray[np.float64]:
-        """The chance of each of `classes_`, (cases, classes); by `max_depth` inner steps at most, in place of the
-        network's own."""
+        """Predicts the probability of each class.
+
+        Args:
+            X: sequences, as for `fit`.
+            max_depth: most inner steps of a time step. Default: the network's own.
+
+        Returns:
+            Probabilities `(N, classes)`, in the order of `classes_`.
+
+        Examples:
+            >>> from eirehn.sklearn import ElasticClassifier
+            >>> X, y = np.random.randn(20, 12, 3), np.arange(20) % 2
+            >>> ElasticClassifier(hidden_size=4, epochs=1).fit(X, y).predict_proba(X, max_depth=2).shape
+            (20, 2)
+        """
         return self._mean(X, max_depth, lambda prediction: prediction.softmax(-1))
 
     def predict(self, X: Any, *, max_depth: int | None = None) -> npt.NDArray[Any]:
-        """The most likely class of each sequence, (cases,): see `predict_proba`."""
+        """Predicts the most likely class of each sequence.
+
+        Args:
+            X: sequences, as for `fit`.
+            max_depth: most inner steps of a time step. Default: the network's own.
+
+        Returns:
+            Classes `(N,)`.
+
+        Examples:
+            >>> from eirehn.sklearn import ElasticClassifier
+            >>> X, y = np.random.randn(20, 12, 3), np.arange(20) % 2
+            >>> ElasticClassifier(hidden_size=4, epochs=1).fit(X, y).predict(X).shape
+            (20,)
+        """
         likely = self.predict_proba(X, max_depth=max_depth).argmax(1)
         return np.asarray(self.classes_[likely])
 
 
 class ElasticRegressor(RegressorMixin, ElasticEstimator):
-    """Predicts a number, or several, of a sequence by a network of elastic depth.
+    """Regressor of sequences: a recurrent network with elastic depth, as a scikit-learn estimator.
 
-    `X` is (cases, time, channels), a table (cases, time) of one channel, or a list of sequences of any lengths.
-    Its settings are those of `ElasticEstimator`.
+    Args:
+        kind: `"EIREHN"`, `"SREHN"`, `"ACT"`, `"RHN"`, `"SRHN"`, `"LSTM"`, `"GRU"` or `"RNN"`. Default: `"EIREHN"`.
+        hidden_size: units of a layer. Default: 32.
+        num_layers: layers stacked on each other. Default: 1.
+        max_depth: most inner steps of a time step; of RHN and SRHN their number. Default: 5.
+        bidirectional: whether to read each sequence in both directions. Default: `False`.
+        pooling: what the prediction is made from: `"mean"`, the mean of the outputs over time, or `"last"`, the
+            last output. Default: `"mean"`.
+        dropout: dropout between layers, and, of the highway networks, on the state inside the matrix products, with
+            one mask per sequence. Default: 0.
+        depth_penalty: cost of an inner step, as a share of the loss: the larger, the fewer inner steps. Default:
+            0.03, and 0 for layers that do not choose their depth.
+        early: share of the training steps that stop the network after fewer inner steps than `max_depth`, so that
+            predictions with a smaller `max_depth` are accurate, too. Default: 0.
+        epochs: passes over the training data. Default: 100.
+        batch_size: sequences of a training step. Default: 16.
+        learning_rate: the largest learning rate: it rises over the first twentieth of the steps and falls to zero
+            along a cosine. Default: 0.01.
+        weight_decay: decoupled weight decay, as in AdamW. Default: 0.01.
+        standardise: whether to shift and scale each channel and target to mean 0 and standard deviation 1 over the
+            training data. Default: `True`.
+        early_stopping: whether to hold out sequences for validation, keep the best epoch on them, and stop after
+            `patience` epochs without a better one. Default: `False`.
+        validation_fraction: share of the sequences held out. Default: 0.1.
+        patience: epochs without improvement before training stops. Default: 10.
+        members: networks trained together from different initialisations, whose predictions are averaged. Default:
+            1.
+        random_state: an integer makes `fit` reproducible, to the bit on one machine. Default: `None`.
+        device: `"cpu"`, `"cuda"`, or `"auto"`, a GPU if there is one. Default: `"auto"`.
+        verbose: whether to show the progress of training. Default: `False`.
 
-    >>> ElasticRegressor(hidden_size=32).fit(X, y).predict(X2)  # doctest: +SKIP
+    Attributes:
+        n_channels_in_ (int): channels of the training data.
+
+    Shape:
+        N is the number of sequences.
+
+        - X: an array `(N, T, channels)`; a table `(N, T)` of one channel; or a list of N sequences `(T, channels)`
+          or `(T,)` of any lengths.
+        - y: `(N,)`, or `(N, outputs)`.
+
+    Examples:
+        >>> from eirehn.sklearn import ElasticRegressor
+        >>> y = np.linspace(-2, 2, 40)
+        >>> X = np.random.default_rng(0).normal(size=(40, 12, 3)) + y[:, None, None]
+        >>> model = ElasticRegressor(hidden_size=8, epochs=10, random_state=0).fit(X, y)
+        >>> model.predict(X).shape
+        (40,)
+        >>> model.score(X, y) > 0.9
+        True
     """
 
     def __sklearn_tags__(self) -> Any:
@@ -92,7 +227,25 @@ class ElasticRegressor(RegressorMixin, ElasticEstimator):
         return tags
 
     def fit(self, X: Any, y: Any) -> Self:
-        """Trains on sequences `X` and their numbers `y`, (cases,) or (cases, outputs)."""
+        """Trains the regressor.
+
+        Args:
+            X: sequences: an array `(N, T, channels)`, a table `(N, T)`, or a list of N sequences `(T, channels)` or
+                `(T,)`.
+            y: the numbers to predict, `(N,)` or `(N, outputs)`.
+
+        Returns:
+            The estimator itself.
+
+        Raises:
+            ValueError: if the data cannot be trained on, or training diverged.
+
+        Examples:
+            >>> from eirehn.sklearn import ElasticRegressor
+            >>> X, y = np.random.randn(20, 12, 3), np.random.randn(20, 2)
+            >>> ElasticRegressor(hidden_size=4, epochs=1).fit(X, y).n_channels_in_
+            3
+        """
         cases = self._to_fit(X, y)
         y = check_array(y, ensure_2d=False, dtype=np.float64, input_name="y", estimator=self)
         check_consistent_length(cases, y)
@@ -104,13 +257,26 @@ class ElasticRegressor(RegressorMixin, ElasticEstimator):
         return self
 
     def check_loaded(self) -> None:
-        """That what a file says fits together."""
+        """Raises an error if the content of a file is inconsistent."""
         channels, outputs = self.members_[0].input_size, self.members_[0].output_size
         if self.n_channels_in_ != channels or self.single_ not in (False, outputs == 1):
             raise ValueError("the network has other sizes than the estimator")
 
     def predict(self, X: Any, *, max_depth: int | None = None) -> npt.NDArray[np.float64]:
-        """(cases,), or (cases, outputs) where `y` was; by `max_depth` inner steps at most, in place of the
-        network's own."""
+        """Predicts the numbers of each sequence.
+
+        Args:
+            X: sequences, as for `fit`.
+            max_depth: most inner steps of a time step. Default: the network's own.
+
+        Returns:
+            `(N,)` or `(N, outputs)`, as the `y` of `fit`.
+
+        Examples:
+            >>> from eirehn.sklearn import ElasticRegressor
+            >>> X, y = np.random.randn(20, 12, 3), np.random.randn(20, 2)
+            >>> ElasticRegressor(hidden_size=4, epochs=1).fit(X, y).predict(X, max_depth=2).shape
+            (20, 2)
+        """
         found = self._mean(X, max_depth, lambda prediction: prediction)
         return found[:, 0] if self.single_ else found

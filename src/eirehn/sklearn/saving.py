@@ -1,4 +1,5 @@
-"""A fitted estimator in one file: values in safetensors, all else as JSON in their header; nothing is pickled."""
+"""A fitted estimator in one file: weights in safetensors, everything else as JSON in the header; nothing is
+pickled."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def write(estimator: BaseEstimator, path: Path) -> None:
 
 
 def _plain(name: str, value: Any) -> Any:
-    """In JSON's types, with a mark where they would not come back the same."""
+    """The value in the types of JSON, with a mark if it could not be read back the same."""
     if isinstance(value, np.ndarray):
         if value.dtype == object and not all(isinstance(each, str) for each in value.flat):
             raise TypeError(
@@ -70,7 +71,7 @@ def _plain(name: str, value: Any) -> Any:
         return _plain(name, value.item())
     if isinstance(value, Mapping):
         return {"pairs": [[_plain(name, key), _plain(name, each)] for key, each in value.items()]}
-    if isinstance(value, np.random.RandomState):  # it has gone on since, and says nothing of this fit
+    if isinstance(value, np.random.RandomState):  # its state is not that of this fit
         return None
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
@@ -93,7 +94,7 @@ def _back(value: Any) -> Any:
 
 
 def read(kind: type[BaseEstimator], path: Path) -> Any:
-    """An estimator of this kind, or a `RunError` that says why not."""
+    """Reads an estimator of this class, or raises a `RunError`."""
     values, about = _content(path)
     if about.get("format") != FORMAT:
         raise RunError(f"{path} holds no estimator of this version")
@@ -140,7 +141,7 @@ def _members(about: dict[str, Any], values: dict[str, Tensor]) -> list[SequenceM
     if network.num_layers * count > len(values):
         raise ValueError("there are fewer values than layers")
     scaling = read_scaling(about["scaling"])
-    with torch.device("meta"):  # sizes that a file only claims take no memory
+    with torch.device("meta"):  # the sizes in a damaged file must not allocate memory
         blank = SequenceModel(network, form["input_size"], form["output_size"], last=form["last"] is True)
     shapes = {name: value.shape for name, value in blank.named_parameters()}
     expected = {f"{index}.{name}": shape for index in range(count) for name, shape in shapes.items()}

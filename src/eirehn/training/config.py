@@ -1,4 +1,4 @@
-"""A recipe: everything a training depends on, as data that goes to a file and comes back the same."""
+"""A recipe: everything that a training depends on, as data that is written to a file and read back the same."""
 
 from __future__ import annotations
 
@@ -26,13 +26,19 @@ SCHEDULES = ("constant", "cosine", "decay")
 PRECISIONS = ("32-true", "64-true", "bf16-mixed")
 STRATEGIES = ("auto", "ddp")
 DEPTH_PENALTIES = {"regression": 0.01, "classification": 0.03, "language": 0.003}
-"""Of recipes for your own data and of estimators: depth varies with the input, at no loss
-(`benchmarks/elastic_depth.py`)."""
+"""Depth penalties of the recipes for your own data and of the estimators: depth varies with the input, without a
+loss of accuracy (`benchmarks/elastic_depth.py`)."""
 
 
 @dataclass(frozen=True)
 class Optimisation:
-    """How a model is trained."""
+    """How a model is trained.
+
+    Examples:
+        >>> from eirehn.training import Optimisation
+        >>> Optimisation(epochs=20, optimizer="adamw", schedule="cosine", weight_decay=0.01).learning_rate
+        0.01
+    """
 
     epochs: int = 100
     """Passes over the training data."""
@@ -45,11 +51,11 @@ class Optimisation:
     schedule: str = "constant"
     """constant; cosine: down to zero over the whole training; or decay: divided once an epoch."""
     decay: float = 1.02
-    """What the schedule decay divides by every epoch."""
+    """The divisor of the schedule decay in each epoch."""
     decay_from: int = 20
-    """The first epoch, counted from 0, whose learning rate has been divided."""
+    """The first epoch, counted from 0, with a divided learning rate."""
     warmup: float = 0.0
-    """Share of all steps over which the learning rate rises to its largest."""
+    """Share of all steps in which the learning rate rises to its largest value."""
     beta1: float = 0.9
     """The first decay of adam, adamw and soap; at 0 adam is RMSprop, with its bias corrected."""
     beta2: float = 0.999
@@ -57,17 +63,17 @@ class Optimisation:
     weight_decay: float = 0.0
     """L2 penalty with adam and sgd, decoupled with adamw and soap."""
     clip: float | None = None
-    """Each member's gradient is scaled down to this norm."""
+    """The largest norm of the gradient of a seed; larger ones are scaled down to it."""
     depth_penalty: float = 0.0
-    """What an inner step beyond the first costs, as a share of the current loss: the larger, the fewer inner
-    steps. The mean cost of depth (`return_cost` of a layer), less one, times this share of the loss is added to
-    the loss."""
+    """Cost of an inner step beyond the first, as a share of the loss: the larger, the fewer inner steps. The mean
+    cost of depth (`return_cost` of a layer), less one, times this share of the current loss is added to the
+    loss."""
     early: float = 0.0
-    """Share of the training steps that stop the network after fewer inner steps than max_depth: after r of them r
-    times as often as after one. So it is of use whenever it is stopped."""
+    """Share of the training steps that stop the network after fewer inner steps than max_depth (r times as often
+    after r of them as after one), so that it can be evaluated with a smaller max_depth."""
     average: float = 0.0
-    """Decay per step of the running average of the weights that is validated and kept, n / (n + 9) at step n where
-    that is less; 0 keeps the weights."""
+    """Decay per step of a running average of the weights, which is validated and kept, n / (n + 9) at step n if
+    that is less; 0: no average."""
 
     def __post_init__(self) -> None:
         positive_int("epochs", self.epochs)
@@ -89,10 +95,16 @@ class Optimisation:
 
 @dataclass(frozen=True)
 class ClassifierOptimisation(Optimisation):
-    """How a classifier is trained."""
+    """How a classifier is trained.
+
+    Examples:
+        >>> from eirehn.training import ClassifierOptimisation
+        >>> ClassifierOptimisation(epochs=20, smoothing=0.1).batch_size
+        20
+    """
 
     smoothing: float = 0.0
-    """Label smoothing: this share of a target's weight goes to all classes alike."""
+    """Label smoothing: this share of the target's probability is spread over all classes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -101,17 +113,23 @@ class ClassifierOptimisation(Optimisation):
 
 @dataclass(frozen=True)
 class LanguageOptimisation(Optimisation):
-    """How a language model is trained."""
+    """How a language model is trained.
+
+    Examples:
+        >>> from eirehn.training import LanguageOptimisation
+        >>> LanguageOptimisation(optimizer="sgd", learning_rate=1.0, schedule="decay", decay=1.15, clip=5.0).shift
+        False
+    """
 
     recurrent_rate: float = 1.0
-    """Factor on the learning rate of the recurrent layers, beside embedding and head: weights that all inner steps
-    share learn from each, and move all of them."""
+    """Factor on the learning rate of the recurrent layers, whose weights all inner steps share; embedding and head
+    have the learning rate itself."""
     penalty: float = 0.0
-    """Half of this times the squared length of all values is added to the loss, and clipped with it."""
+    """L2 penalty: half of this times the squared norm of all weights is added to the loss, before clipping."""
     sum_steps: bool = False
-    """The loss of a sequence is the sum over its steps, not their mean."""
+    """Sum the loss over the steps of a sequence in place of averaging it."""
     shift: bool = False
-    """Start each epoch at a random offset of the text, so that other words stand side by side."""
+    """Start each epoch at a random offset of the text, so that batches differ from epoch to epoch."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -130,7 +148,13 @@ def _share(name: str, value: float) -> None:
 
 @dataclass(frozen=True)
 class Hardware:
-    """Where the training runs; the choices are Lightning's own."""
+    """Where the training runs; the choices are Lightning's own.
+
+    Examples:
+        >>> from eirehn.training import Hardware
+        >>> Hardware(accelerator="gpu", devices=2, strategy="ddp", precision="bf16-mixed").num_nodes
+        1
+    """
 
     accelerator: str = "auto"
     """cpu, gpu, …, or auto."""
@@ -139,11 +163,11 @@ class Hardware:
     num_nodes: int = 1
     """Machines, each with `devices` devices, started by torchrun or SLURM."""
     strategy: str = "auto"
-    """How several devices work together: ddp, or auto."""
+    """How several devices share the training: ddp, or auto."""
     precision: str = "32-true"
     """32-true, 64-true or bf16-mixed."""
     capture: bool = True
-    """Record the training step as a CUDA graph, on one GPU: the same results, to rounding, sooner."""
+    """Capture the training step as a CUDA graph, on one GPU: faster, with the same results up to rounding."""
 
     def __post_init__(self) -> None:
         one_of("precision", self.precision, PRECISIONS)
@@ -152,7 +176,7 @@ class Hardware:
 
 
 class RecipeTypes(typing.NamedTuple):
-    """What the recipes of a task are made of."""
+    """The config classes of the recipes of a task."""
 
     network: type[Network]
     optimisation: type[Optimisation]
@@ -167,21 +191,37 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """A training: a network, data, an optimisation, and the seeds of the members trained together.
+    """Everything that a training depends on: network, data, optimisation, and the seeds trained together.
 
-    What network and optimisation can say depends on the task of the data."""
+    The task of the data decides which config classes fit: `SequenceNetwork` with `Optimisation` (regression) or
+    `ClassifierOptimisation` (classification), `LanguageNetwork` with `LanguageOptimisation` (language models). A
+    recipe is checked when it is made: a wrong value raises a `ValueError` or `TypeError`.
+
+    Examples:
+        >>> from eirehn.data import SyntheticData
+        >>> from eirehn.models import SequenceNetwork
+        >>> from eirehn.training import Optimisation, Recipe
+        >>> network = SequenceNetwork("EIREHN", hidden_size=20, max_depth=5)
+        >>> recipe = Recipe("mine", network, SyntheticData(), Optimisation(epochs=10), seeds=(0, 1))
+        >>> Recipe.from_dict(recipe.to_dict()) == recipe
+        True
+    """
 
     name: str = "custom"
-    """What tables and reports call it."""
+    """The name in tables and reports."""
     network: SequenceNetwork | LanguageNetwork = field(default_factory=SequenceNetwork)
+    """The model."""
     data: Data = field(default_factory=SyntheticData)
+    """The data set."""
     optimisation: Optimisation = field(default_factory=Optimisation)
+    """How it is trained."""
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    """One ensemble member for each: its initial values and the order of its data."""
+    """One model is trained for each: it determines its initialisation and the order of its data."""
     hardware: Hardware = field(default_factory=Hardware)
+    """Where it is trained."""
     init: str | None = None
-    """Folder of a trained run whose best weights the training starts from, with a fresh optimiser: each seed from
-    the same seed of that run, or from the best one where it has no such seed."""
+    """Folder of a trained run whose best weights the training starts from, with a new optimiser: each seed from the
+    same seed of that run, or from the best one if it does not have that seed."""
 
     def __post_init__(self) -> None:
         if not self.name.strip() or "/" in self.name:
@@ -204,6 +244,13 @@ class Recipe:
             )
 
     def to_dict(self) -> dict[str, Any]:
+        """Returns the recipe as nested dictionaries of plain values, for JSON.
+
+        Examples:
+            >>> from eirehn.training import Recipe
+            >>> Recipe().to_dict()["network"]["kind"]
+            'EIREHN'
+        """
         content = dataclasses.asdict(self)
         content["data"] = {"kind": self.data.kind, **content["data"]}
         content["seeds"] = list(self.seeds)
@@ -211,6 +258,19 @@ class Recipe:
 
     @classmethod
     def from_dict(cls, content: Mapping[str, Any]) -> Recipe:
+        """Makes a recipe from what `to_dict` returned; fields that are missing have their defaults.
+
+        Args:
+            content: nested dictionaries.
+
+        Raises:
+            ValueError: if there is an unknown field or a wrong value.
+
+        Examples:
+            >>> from eirehn.training import Recipe
+            >>> Recipe.from_dict({"network": {"hidden_size": 48}, "seeds": [0]}).network.hidden_size
+            48
+        """
         own = dict(_mapping("Recipe", content))
         data, network, optimisation = (
             dict(_mapping(name, own.get(name, {}))) for name in ("data", "network", "optimisation")
@@ -223,7 +283,17 @@ class Recipe:
         return typing.cast(Recipe, from_dict(cls, own))
 
     def differences(self, other: Recipe) -> list[str]:
-        """The names of the fields that make `other` another training. Of the hardware only the precision does."""
+        """Returns the names of the fields that make `other` a different training. Of the hardware, only the
+        precision does.
+
+        Args:
+            other: another recipe.
+
+        Examples:
+            >>> from eirehn.training import Recipe
+            >>> Recipe().differences(Recipe(seeds=(7,)))
+            ['seeds']
+        """
         ours, theirs = self.to_dict(), other.to_dict()
         found = ["hardware.precision"] if self.hardware.precision != other.hardware.precision else []
         for name in ours:
@@ -270,7 +340,7 @@ def data_kind(name: Any) -> type[Any]:
 
 
 def from_dict(kind: type[Any], content: Mapping[str, Any]) -> Any:
-    """The dataclass `kind` from what `dataclasses.asdict` and JSON made of it."""
+    """The dataclass `kind` from the result of `dataclasses.asdict`, which may have been written as JSON."""
     _mapping(kind.__name__, content)
     hints = typing.get_type_hints(kind)
     known = {each.name for each in dataclasses.fields(kind)}

@@ -1,4 +1,4 @@
-"""The results of trained runs on any split of their data."""
+"""Evaluates trained runs on any split of their data."""
 
 from __future__ import annotations
 
@@ -22,14 +22,26 @@ from .run import RunFolder
 from .trainer import make_task, precision
 
 TEMPERATURES = (0.6, 1.6)
-"""Where `calibrate` looks."""
+"""The range of temperatures that `calibrate` tries."""
 
 
 class Figures(NamedTuple):
+    """The result of `evaluate`.
+
+    Examples:
+        >>> from eirehn.training.evaluate import Figures
+        >>> Figures("accuracy", seeds=(0, 1), values=[0.91, 0.93], depths=[2.1, 2.3]).values
+        [0.91, 0.93]
+    """
+
     metric: str
+    """`"mse"`, `"accuracy"` or `"perplexity"`."""
     seeds: tuple[int, ...]
+    """The seeds of the run."""
     values: list[float]
+    """The metric of each seed; NaN for a seed without a best epoch."""
     depths: list[float]
+    """The mean number of inner steps of each seed."""
 
 
 class Calibrated(NamedTuple):
@@ -56,10 +68,30 @@ def evaluate(
     batch: int | None = None,
     device: str | None = None,
 ) -> Figures:
-    """Each member's metric and mean depth.
+    """Evaluates the models of a run.
 
-    A text is read from its beginning to its end, or in `batch` parallel streams, which is faster, and each of which
-    starts from an empty state. The device is a GPU where there is one.
+    Args:
+        run: the run folder.
+        split: `"train"`, `"validation"` or `"test"`. Default: `"test"`.
+        which: `"best"`, the weights of the best epoch, or `"last"`, those of the last. Default: `"best"`.
+        max_depth: most inner steps of a time step. Default: the network's own.
+        batch: for a text, the number of parallel streams it is read in, which is faster, but each of them starts
+            from an empty state. Default: one stream.
+        device: as torch calls it. Default: a GPU if there is one.
+
+    Returns:
+        The metric and the mean depth of each seed.
+
+    Raises:
+        RunError: if there is not a trained run in the folder.
+        ValueError: if an argument is out of range, or there are no such data.
+
+    Examples:
+        >>> from pathlib import Path
+        >>> from eirehn.training.evaluate import evaluate
+        >>> found = evaluate(Path("runs/synthetic"), split="validation", max_depth=1)
+        >>> found.metric, found.depths
+        ('mse', [1.0, 1.0])
     """
     trained = _Trained(run, which, max_depth, device)
     recipe, task = trained.recipe, trained.task
@@ -79,11 +111,12 @@ def calibrate(
     batch: int | None = None,
     device: str | None = None,
 ) -> Calibrated:
-    """Each member's perplexity if all its logits are divided by the temperature that is best on validation data:
-    above 1 for a member that is overconfident. Temperatures outside of `TEMPERATURES` are not tried: where the best
-    one is at one of its ends, a better one may lie beyond.
+    """The perplexity of each ensemble member after temperature scaling: its logits are divided by the temperature
+    that is best on validation data, which is above 1 for an overconfident model. Temperatures outside of
+    `TEMPERATURES` are not
+    tried: if the best one is at one of the ends, there may be a better one beyond.
 
-    Validation data are read in as many parallel streams as in training, unless `batch` says another number.
+    Validation data are read in as many parallel streams as in training, or in `batch`.
     """
     check_of_text(run)
     trained = _Trained(run, which, max_depth, device)
@@ -108,9 +141,8 @@ def evaluate_together(
     batch: int | None = None,
     device: str | None = None,
 ) -> Together:
-    """The perplexity of all members of these runs as one language model, the mean of what each predicts.
-
-    Members that have diverged from their first epoch on are left out where their best epoch is asked for.
+    """The perplexity of all ensemble members of these runs as one language model, which predicts the mean of their
+    probabilities. Those that diverged in their first epoch are left out if the best epoch is asked for.
     """
     own = check_together(runs, split, which)
     sums: list[Tensor] = []  # (N,) each: over the members of a run, the probability of the token that came

@@ -1,4 +1,4 @@
-"""A recipe carried out: from data to models and results in a run folder."""
+"""Carries out a recipe: from data to models and results in a run folder."""
 
 from __future__ import annotations
 
@@ -52,8 +52,36 @@ def train(
     save_seconds: float = 30.0,
     callbacks: Sequence[pl.Callback] = (),
 ) -> dict[str, Any]:
-    """Trains `recipe` in `folder` and returns its result; resumes where an earlier call was stopped, and returns at
-    once where that had ended. `callbacks` are Lightning's; they are called before ours and before a save."""
+    """Trains the models of a recipe, one for each seed, in a run folder.
+
+    A training that was stopped, by Ctrl-C or with its process, is resumed by the same call, with the same result;
+    for one that has ended its result is returned. `eirehn.load` loads the models.
+
+    Args:
+        recipe: what to train.
+        folder: the run folder, which is created; if it exists, it must hold a run of the same recipe.
+        tell: called with an `Event` after each epoch, and now and then in between. Default: nothing is shown.
+        save_seconds: seconds between saves of the training's state. Default: 30.
+        callbacks: callbacks of Lightning, called before those of this library. Default: none.
+
+    Returns:
+        The result, as in `result.json` of the folder: the metric of each seed on test data (`values`), the mean
+        `depth`, the `best_epoch`, `parameters`, `seconds` and more.
+
+    Raises:
+        RunError: if the folder is in use, or holds something else.
+        ValueError: if the recipe does not fit its data or this machine.
+
+    Examples:
+        >>> from eirehn.data import SyntheticData
+        >>> from eirehn.models import SequenceNetwork
+        >>> from eirehn.training import Optimisation, Recipe, train
+        >>> data = SyntheticData(train=40, validation=10, test=10)
+        >>> recipe = Recipe("tiny", SequenceNetwork("EIREHN", 4), data, Optimisation(epochs=1), seeds=(0, 1))
+        >>> result = train(recipe, "runs/tiny")
+        >>> result["metric"], len(result["values"])
+        ('mse', 2)
+    """
     run = RunFolder(folder)
     check(recipe)  # before anything is written
     if recipe.init is not None and not run.checkpoint.exists() and not run.result.exists():

@@ -1,4 +1,4 @@
-"""The backward pass of whole sequences, tile by tile: each time step is run again, then walked back.
+"""The backward pass of whole sequences, tile by tile: each time step is computed again, then differentiated.
 
 README.md derives it; a leading d stands for a gradient.
 """
@@ -32,7 +32,8 @@ from .simd import (
 
 @inner
 def add_cost(s, f, tile, d_out, d_cost, with_cost, row, count):
-    """The gradients that enter at this time step: of the output, and of the mean gate (to row `f.size + 2`)."""
+    """Adds the gradients of the outputs of this time step: of the output, and of the mean gate (to row
+    `f.size + 2`)."""
     lanes = lane_count(tile)
     for lane in range(count):
         for i in range(s.H):
@@ -47,7 +48,7 @@ def add_cost(s, f, tile, d_out, d_cost, with_cost, row, count):
 def update_back(s, w, f, packed, o, tile, r, d, h, sgz, acc_b):
     """Through `h^r = g s + (1−g) h`, `g = d ĝ`, the gate d and the two activations, to `f.dpre`.
 
-    `f.dh` becomes the carried part `(1−g) dh`; `f.dsgz` holds what comes from the hypernetwork's next step.
+    `f.dh` becomes the part `(1−g) dh`; `f.dsgz` has the gradient from the next step of the hypernetwork.
     """
     H, lanes = s.H, lane_count(tile)
     half = H * lanes
@@ -145,7 +146,7 @@ def hyper_back(s, w, f, packed, o, tile, z, dwg, dzp):
 
 @inner
 def _to_state(s, f, packed, weights, tile, source, depth, masked):
-    """Adds to `f.dh` what reaches the state through a transposed weight, and through dropout."""
+    """Adds to `f.dh` the gradient of the state through a transposed weight and through dropout."""
     if not masked:
         product(packed, weights, tile, source, f.dh, s.H, depth, True)
         return
@@ -211,7 +212,7 @@ def _row_sums(tile, source, step, count, rows, target):
 
 @inner
 def _flush(s, g, f, tile, sums, o, n_w, n_z, n_t, r_step):
-    """Turns the stash into weight gradients: `n_w` inner steps, `n_z` of them with r > 1, `n_t` time steps."""
+    """Computes weight gradients from the stash: `n_w` inner steps, `n_z` of them with r > 1, `n_t` time steps."""
     H, H2, Z = s.H, 2 * s.H, s.Z
     if s.X > 0:
         U = 3 * H if s.elastic else H2
@@ -260,7 +261,7 @@ def _finish(s, g, f, tile, sums, o):
 
 @inner
 def _state_before(s, f, tile, e, t, begin, count, known, reverse, sizes, starts, N, h0, out):
-    """The states this time step began with: those of the step before it, and first ones (`known` and on)."""
+    """The states before this time step: those after the step before it, and initial ones (from `known` on)."""
     B, H = sizes[0], s.H
     if known > 0:
         before = t + 1 if reverse else t - 1
@@ -292,7 +293,7 @@ def _sequence(
             continue
         row = e * N + starts[t] + begin
         x = f.x + n_t * f.X_step
-        # Lanes without a sample must be finite.
+        # Lanes without a sample must have finite values.
         if count < lanes:
             fill(tile, x, s.X * lanes, 0.0)
         if count < end - begin:

@@ -1,8 +1,8 @@
 """A cell over a whole sequence on the CPU, with its input projection.
 
-A small network takes less time than the dozen torch operators around its recurrence, and the threads these leave
-spinning keep the kernels from a core. So kernels compute `W_x x`, `W_ax x + b_a`, `α`, `β` and `z¹` too, and their
-gradients by hand:
+The recurrence of a small network takes less time than the dozen torch operators around it, and their spinning
+threads occupy cores that the kernels need. So kernels compute `W_x x`, `W_ax x + b_a`, `α`, `β` and `z¹` too, and
+their gradients by hand:
 
     u = [x W_xᵀ | x W_axᵀ + b_a]      δW_x = δu_xᵀ x,  δW_ax = δu_aᵀ x,  δb_a = Σ δu_a,  δx = δu_x W_x + δu_a W_ax
     α = softplus(α̂), β = sigm(β̂)     δα̂ = δα sigm(α̂),  δβ̂ = δβ β (1 − β)
@@ -36,7 +36,7 @@ Arrays = dict[str, Array]
 
 
 class CellCall:
-    """What a call is besides its tensors. With `members` every tensor has an axis for them in front."""
+    """A call without its tensors. With `members` every tensor has a leading axis for them."""
 
     def __init__(self, cell: RecurrentCell, batch_sizes: list[int], max_depth: int, reverse: bool) -> None:
         self.cell = cell
@@ -52,7 +52,7 @@ class CellCall:
         return call
 
     def forward(self, tensors: Sequence[Tensor | None], *, backward_follows: bool) -> tuple[list[Tensor], Any]:
-        """The results, and what `backward` needs of the way to them."""
+        """The results, and what `backward` needs to keep."""
         if not backward_follows and self.members is None and self.sizes[0] == 1:
             found = stream(self.kind, self.names, tensors, **self.options)
             if found is not None:
@@ -73,7 +73,7 @@ class CellCall:
         return self._tensors([found.inputs, found.h0, None, *(gradients[name] for name in self.names)])
 
     def _arrays(self, tensors: Iterable[Tensor | None]) -> list[Any]:
-        """With an axis for the members, whether there are any or not."""
+        """The arrays with an axis for the members, also for one model."""
         if self.members is not None:
             return [None if each is None else as_array(each) for each in tensors]
         return [None if each is None else as_array(each)[None] for each in tensors]
@@ -84,7 +84,7 @@ class CellCall:
         return [None if each is None else torch.from_numpy(each[0]) for each in arrays]
 
     def differentiable(self, tensors: Sequence[Any], *given: Tensor | None) -> list[Tensor | None]:
-        """Through the plain path."""
+        """As `backward`, by the plain path."""
         if self.members is None:
             out, cost = self._plain(tensors)
         else:
@@ -106,7 +106,8 @@ class CellCall:
 
 
 def prepared(p: Arrays) -> tuple[Weights[Array], Projection]:
-    """What the kernels take, from the cell's own parameters, each with an axis for the members in front."""
+    """The arrays that the kernels take, from the parameters of the cell, each with a leading axis for the
+    members."""
     if "W_ah" not in p:
         return Weights(p["W_h"], p["b"]), Projection(p["W_x"])
     alpha, beta = (runtime.empty(p[name].shape, p["b"].dtype) for name in ("alpha_hat", "beta_hat"))
@@ -137,7 +138,7 @@ def _sizes(p: Arrays) -> tuple[int, int]:
 
 
 def _sources(p: Arrays) -> tuple[list[Array], list[Array]]:
-    """α̂ and β̂, and what z¹ comes from, checked, since the kernels read through bare pointers."""
+    """α̂, β̂ and the parameters of z¹, checked, since the kernels read through raw pointers."""
     E, (H, Z) = len(p["b"]), _sizes(p)
     expected = _cell_shapes(H, Z)
     for name in ("alpha_hat", "beta_hat", *(HYPER if Z else ())):
@@ -148,7 +149,7 @@ def _sources(p: Arrays) -> tuple[list[Array], list[Array]]:
 
 
 def gradients_of(p: Arrays, q: Weights[Array], gradients: Gradients) -> Arrays:
-    """From the gradients of the recurrence, which are overwritten, to those of the cell's own parameters."""
+    """The gradients of the parameters of the cell, from those of the recurrence, which are overwritten."""
     d, projection = gradients.weights, gradients.projection
     assert projection is not None
     rows = p["W_x"].shape[1]
@@ -177,7 +178,7 @@ def gradients_of(p: Arrays, q: Weights[Array], gradients: Gradients) -> Arrays:
 
 
 def _cell_shapes(H: int, Z: int, X: int = 1, sets: tuple[int, ...] = ()) -> dict[str, tuple[int, ...]]:
-    """Of a cell's parameters, in their order."""
+    """The shapes of the parameters of a cell, in order."""
     return {
         "W_h": (*sets, 2 * H, H), "W_x": (2 * H, X), "b": (*sets, 2 * H), "W_ah": (H, H), "W_ax": (H, X),
         "b_a": (H,), "alpha_hat": (H,), "beta_hat": (H,), "W_zh": (Z, H), "W_zg": (Z, H), "W_z": (Z, Z),
@@ -207,8 +208,8 @@ def _stream_plan(
     max_depth: int,
     itemsize: int,
 ) -> StreamPlan | None:
-    """None where the parameters do not go together; `Recurrence` says what is wrong with them. The kernel reads
-    through bare addresses: what does not fit must not reach it."""
+    """None if the shapes of the parameters do not fit; `Recurrence` then raises an error that says why. The kernel
+    reads through raw addresses, so that it must not get them."""
     from .simd import register_lanes
 
     given = dict(zip(names, shapes, strict=True))
@@ -228,7 +229,7 @@ def _stream_plan(
 def stream(
     kind: str, names: tuple[str, ...], tensors: Sequence[Tensor | None], *, max_depth: int, reverse: bool
 ) -> list[Tensor] | None:
-    """`out` (N, H), `depth` (N,) and `cost` (N,), from x (N, X), h0 (1, H) and the cell's parameters; None where
+    """`out` (N, H), `depth` (N,) and `cost` (N,), from x (N, X), h0 (1, H) and the parameters of the cell; None if
     the kernel cannot run."""
     x, h0, mask, *values = tensors
     assert x is not None
@@ -241,9 +242,9 @@ def stream(
         if each is None or not is_bare(each, dtype):
             return None
         shapes.append(each.shape)
-        memories.append(each.untyped_storage())  # to stay while the kernel reads it, whatever other threads do
+        memories.append(each.untyped_storage())  # keeps it alive while the kernel reads it
         addresses.append(each.data_ptr())
-    if 0 in addresses:  # a tensor without numbers, or one whose memory was given back
+    if 0 in addresses:  # an empty tensor, or one whose memory was freed
         return None
     plan = _stream_plan(kind, names, x.size(1), h0.shape, tuple(shapes), max_depth, dtype.itemsize)
     if plan is None:

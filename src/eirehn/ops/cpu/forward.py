@@ -1,8 +1,8 @@
 """The forward pass of whole sequences, tile by tile; `tile` is a worker's scratch memory.
 
-The stages of an inner step serve the backward pass, which runs each time step again, and streams too. What does
-no product does not care whether samples or units lie side by side: for `stream` `H` is the number of rows, and
-`packed` scratch memory, too.
+The backward pass, which computes each time step again, and `stream` use the stages of an inner step, too. Stages
+without a matrix product work the same on vectors of samples and of units: for `stream` `H` is the number of rows,
+and `packed` is scratch memory, too.
 """
 
 # numba types these functions from their arguments, and `intrinsic` hides those of the vector operations.
@@ -40,14 +40,14 @@ from .simd import (
 
 @inner
 def rest(progress, parts, patience):
-    """Waits a little for other workers to end: to be woken up takes longer than most of them still need."""
+    """Waits briefly for other workers to end: waking up takes longer than most of them still need."""
     while patience > 0 and fetch(progress, 1) < parts:
         patience -= 1
 
 
 @inner
 def rows_in(tile, place, source, start, width, count, rows):
-    """The samples' vectors (`count` rows of `width` in `source`) into the lanes; `rows` numbers of each."""
+    """Copies the vectors of samples (`count` rows of `width` in `source`) into lanes; `rows` values of each."""
     lanes = lane_count(tile)
     for lane in range(count):
         for i in range(rows):
@@ -70,7 +70,7 @@ def fill(tile, place, count, value):
 
 @inner
 def spread_rows(source, start, rows, tile, place):
-    """One number of `source` a row, in all lanes of it."""
+    """Copies one value of `source` to all lanes of each row."""
     lanes = lane_count(tile)
     for i in range(rows):
         store(tile, place + i * lanes, spread(tile, source, start + i))
@@ -92,7 +92,7 @@ def copy_rows(tile, source, target, rows):
 
 @inner
 def project(s, w, packed, o, tile, source, row, count, x, u):
-    """What the input contributes to the time step, to `u`: as given, or from the samples' inputs (kept at `x`)."""
+    """Writes the projected input of the time step to `u`: as given, or computed from the inputs (kept at `x`)."""
     lanes = lane_count(tile)
     U = 3 * s.H if s.elastic else 2 * s.H
     if s.X == 0:
@@ -117,10 +117,11 @@ def local_decay(s, w, packed, o, tile, hm, u_a, alpha_t):
 
 @inner
 def gate(s, w, packed, o, tile, alpha_t, d_before, d, fall, r, count, cost):
-    """`d^r = max(β − fall, 0)`; adds its units up at `cost`. Whether any unit of any sample is open.
+    """`d^r = max(β − fall, 0)`, whose sum over units is added to `cost`. Returns whether any unit of any sample is
+    open.
 
     At r > 1 a unit is open if it was at r−1 (`d_before`) and `d > 0`; at r = 1 also where d is NaN. So
-    `d ≠ 0` says open at every r. Lanes without a sample are shut.
+    `d ≠ 0` means open at every r. Lanes without a sample are closed.
     """
     lanes = lane_count(tile)
     running = first_lanes(tile, count)
@@ -208,7 +209,7 @@ def mix(kind, H, tile, wh, wg, h, c, c_new, a, a_new, pre):
 
 @inner
 def update(H, packed, b, tile, pre, u, first, d, h, h_new):
-    """`pre` becomes `[s; ĝ]`; then `h ← g s + (1 − g) h` with `g = d ĝ`. A shut unit keeps its bits."""
+    """`pre` becomes `[s; ĝ]`; then `h ← g s + (1 − g) h` with `g = d ĝ`. A closed unit keeps its bits."""
     lanes = lane_count(tile)
     half = H * lanes
     for i in range(H):
@@ -229,7 +230,7 @@ def update(H, packed, b, tile, pre, u, first, d, h, h_new):
 
 @inner
 def read_state(s, f, steps, tile, masked, h, hm):
-    """Where the products read the state: at `hm` after dropout, or where it is kept, else at h itself."""
+    """The place of the state that the products read: `hm` after dropout, or where it is kept, else h itself."""
     if masked:
         masked_rows(tile, h, f.mask, hm, s.H)
     elif steps.H_step > 0:
@@ -239,13 +240,13 @@ def read_state(s, f, steps, tile, masked, h, hm):
     return hm
 
 
-@njit(inline="always")  # so that the forward pass, whose steps are the constant 0, is not slower for them
+@njit(inline="always")  # so that the forward pass, whose steps are the constant 0, is not slower
 def time_step(s, w, f, steps, packed, o, tile, masked, count, at, at_z, r_step):
-    """All inner steps of one time step, from the state at `f.h`; how many there were.
+    """Computes all inner steps of one time step, from the state at `f.h`, and returns their number.
 
-    `steps` lie between the values of one inner step and the next: the forward pass keeps none, the backward pass
-    all. There what the weight gradients need goes to the stash from entry `at` on, `r_step` entries apart, and that
-    of the hypernetwork from entry `at_z` on.
+    `steps` are the distances between the values of one inner step and the next: 0 in the forward pass, which keeps
+    none. The backward pass keeps all, and writes what the weight gradients need to the stash, from entry `at` on,
+    `r_step` entries apart, and that of the hypernetwork from entry `at_z` on.
     """
     H, H2, lanes = s.H, 2 * s.H, lane_count(tile)
     hm = read_state(s, f, steps, tile, masked, f.h, f.hm + at * steps.H_step)
@@ -321,7 +322,7 @@ def forward(
     s, w, f, half_f, packed, size, inputs, h0, mask, masked, sizes, starts, reverse, span, members, parts,
     progress, patience, scratch, out, depth, costs,
 ):  # fmt: skip
-    """Takes part after part of the work until there is none left; all workers do so at the same time.
+    """Takes parts of the work until none is left; all workers run this at the same time.
 
     Part k is part `k // members` of `parts` of the tiles of member `k % members`: the longest samples come first,
     and what is left over last. A tile is `span` samples, all lanes or half of them. `progress` counts parts begun

@@ -1,8 +1,8 @@
 """exp, expm1, tanh and sigmoid as LLVM vector code, to about one unit in the last place.
 
-All four rest on `e^x = 2^n (1 + p)`: n is the nearest whole number to x / ln 2, and p = e^r − 1 a polynomial
-of what is left, |r| ≤ ln 2 / 2. Rounding to n and the power of two are both made by adding a large number and
-reading the bits, which no NaN can make undefined. A NaN goes through every function, and ±inf saturates.
+All four rest on `e^x = 2^n (1 + p)`: n is the integer nearest to x / ln 2, and p = e^r − 1 a polynomial of
+the remainder, |r| ≤ ln 2 / 2. Both the rounding to n and the power of two add a large number and read the bits,
+which is defined for NaN, too. All functions propagate NaN, and saturate at ±inf.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Emit:
         return self.call("fma", a, b, c)
 
     def replace(self, x: Any, relation: str, limit: float, value: float) -> Any:
-        """`value` where x is beyond `limit`. A NaN stays one: it compares false."""
+        """`value` where x is beyond `limit`. NaN stays NaN, since it compares false."""
         beyond = self.builder.fcmp_ordered(relation, x, self.const(limit))
         return self.builder.select(beyond, self.const(value), x)
 
@@ -73,7 +73,7 @@ _LOW = {True: (-87.2, -88.1), False: (-708.3, -709.1)}
 
 
 def _split(emit: Emit, x: Any) -> tuple[Any, Any]:
-    """p = e^r − 1 and 2^n, for x within the range where n is an exponent (255 or 2047 gives inf, 0 gives 0)."""
+    """p = e^r − 1 and 2^n, for x in the range where n is an exponent (255 or 2047 gives inf, 0 gives 0)."""
     builder, single = emit.builder, emit.single
     mantissa, bias, terms = _FORMAT[single]
     # Added to a small number, `magic` leaves its nearest whole number, plus the bias, in the lowest bits.
@@ -99,7 +99,7 @@ def exp(emit: Emit, x: Any) -> Any:
 
 
 def expm1(emit: Emit, x: Any) -> Any:
-    """For x ≤ 80, where 2^n is finite; exact to the last place near 0."""
+    """`e^x − 1` for x ≤ 80, where 2^n is finite; exact to the last place near 0."""
     builder = emit.builder
     x = emit.replace(x, ">", 80.0, 80.0)
     p, power = _split(emit, emit.replace(x, "<", -80.0, -80.0))
@@ -112,7 +112,7 @@ def sigmoid(emit: Emit, x: Any) -> Any:
 
 
 def tanh(emit: Emit, x: Any) -> Any:
-    """`q / (q + 2)` with `q = e^{2|x|} − 1`, which loses nothing near 0; the sign is put back last."""
+    """`q / (q + 2)` with `q = e^{2|x|} − 1`, which is exact near 0; the sign is restored last."""
     builder = emit.builder
     enough = 10.0 if emit.single else 20.0
     size = emit.replace(emit.call("fabs", x), ">", enough, enough)

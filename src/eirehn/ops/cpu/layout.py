@@ -1,7 +1,7 @@
-"""Where everything lies: the packed weights, the scratch memory of a worker, the sums of gradients.
+"""Memory layouts: the packed weights, the scratch memory of a worker, the sums of gradients.
 
-Nothing here needs numba. Offsets are counted in elements; a row is one number of each sample, `lanes` elements, or
-for one sample (`Single`) so many of its units.
+Nothing here needs numba. Offsets are counted in elements; a row is one value of each sample, `lanes` elements, or,
+for one sample (`Single`), of `lanes` of its units.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STASH_STEPS = 32  # beyond this many inner steps at once the products of weight
 
 
 class Shape(NamedTuple):
-    """What a call is about, apart from its data."""
+    """The sizes of a call."""
 
     H: int
     Z: int  # 0 without a hypernetwork
@@ -74,7 +74,7 @@ Sums = namedtuple("Sums", "W_h W_ah W_z P b alpha beta w1 z1 b_z b_bar W_x b_a s
 
 
 def lanes_of(itemsize: int) -> int:
-    """Of a whole tile of numbers of so many bytes."""
+    """The lanes of a full tile of values of `itemsize` bytes."""
     return ROW_BYTES // itemsize
 
 
@@ -90,7 +90,7 @@ def shape_of(kind: int, H: int, Z: int, R: int, sets: int, elastic: bool, lanes:
 
 @lru_cache(maxsize=64)
 def parameter_shapes(s: Shape) -> dict[str, tuple[int, ...]]:
-    """What the kernels read of each member, without a check of their own."""
+    """The shapes that the kernels expect of each member; they do not check them."""
     H, H2, Z = s.H, 2 * s.H, s.Z
     own = (s.sets,) if s.sets > 1 else ()
     shapes: dict[str, tuple[int, ...]] = {"W_h": (*own, H2, H), "b": (*own, H2)}
@@ -106,7 +106,7 @@ def parameter_shapes(s: Shape) -> dict[str, tuple[int, ...]]:
 
 
 def _place(sizes: dict[str, int]) -> dict[str, int]:
-    """Where each begins, and the `size` of all."""
+    """The offset of each, and the `size` of all."""
     offsets, place = {}, 0
     for name, size in sizes.items():
         offsets[name] = place
@@ -116,8 +116,8 @@ def _place(sizes: dict[str, int]) -> dict[str, int]:
 
 @lru_cache(maxsize=64)
 def packed_of(s: Shape) -> Packed:
-    """Of one member's weights, in the order of the products (`pack.pack`). The transposes stand last: the forward
-    pass has none."""
+    """The layout of the weights of one member, in the order of the products (`pack.pack`). The transposes, which
+    the forward pass does not need, are last."""
     H, Z, G = s.H, s.Z, s.G
     A = H if s.elastic else 0
     first = {
@@ -148,7 +148,8 @@ def packed_of(s: Shape) -> Packed:
 
 @lru_cache(maxsize=64)
 def forward_of(s: Shape) -> Forward:
-    """Of a worker's scratch memory in the forward pass, in which an inner step writes over the last."""
+    """The layout of a worker's scratch memory in the forward pass, where an inner step overwrites the one
+    before."""
     H, Z, G = s.H, s.Z, s.G
     rows = {
         "h": H,
@@ -172,13 +173,14 @@ def forward_of(s: Shape) -> Forward:
 
 
 def single_of(s: Shape) -> Single:
-    """Of the scratch memory of one sample, whose units lie side by side; every vector fills its last row."""
+    """The layout of the scratch memory of one sample, with units in the lanes; the last row of a vector is
+    padded."""
 
     def rows(units: int) -> int:
         return -(-units // s.lanes)
 
     def left(count: int, columns: int) -> int:
-        """A row for each row of a matrix: what stands behind its last whole register, filled up with zeros."""
+        """A row for each row of a matrix: its values after the last full register, padded with zeros."""
         return count if columns % s.lanes else 0
 
     H, Z, A, gated = s.H, s.Z, s.H if s.elastic else 0, s.G > 2 * s.H
@@ -227,7 +229,7 @@ def _step(rows: int) -> int:
 
 @lru_cache(maxsize=64)
 def backward_of(s: Shape) -> Backward:
-    """Of a worker's scratch memory in the backward pass, which keeps every inner step, `…_step` behind the last."""
+    """The layout of a worker's scratch memory in the backward pass, which keeps all inner steps, `…_step` apart."""
     H, Z, G, R = s.H, s.Z, s.G, s.R
     step = {  # H_step is that of h, fall, hm and hp, H2_step that of wh, dwh, c and a
         "H_step": _step(H),
@@ -293,7 +295,7 @@ def backward_of(s: Shape) -> Backward:
 
 @lru_cache(maxsize=64)
 def sums_of(s: Shape) -> Sums:
-    """Of the sums of gradients. Matrices lie in blocks (`products.outer_sums`)."""
+    """The layout of the sums of gradients. Matrices are stored in blocks (`products.outer_sums`)."""
     H, Z, G = s.H, s.Z, s.G
     A = H if s.elastic else 0
     sizes = {

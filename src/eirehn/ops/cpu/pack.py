@@ -1,4 +1,4 @@
-"""Parameters into the order in which the products read them, and sums of gradients back into theirs."""
+"""Copies parameters into the order in which the products read them, and sums of gradients back."""
 
 # numba types these functions from their arguments, and `intrinsic` hides those of the vector operations.
 # mypy: ignore-errors
@@ -45,7 +45,7 @@ def _first_step(s, w, e, z1, P, P_bar, b_bar, packed, o):
 def pack(
     s, w, backward, W_h, b, W_ah, alpha, beta, z1, W_zs, W_z, b_z, P, P_bar, b_bar, W_x, b_a, limit, packed, size
 ):
-    """All members' parameters (flat arrays) into `packed`, `size` elements each."""
+    """Packs the parameters of all members (flat arrays) into `packed`, `size` elements each."""
     H, Z, G = s.H, s.Z, s.G
     H2 = 2 * H
     gated = s.kind in GATED
@@ -110,7 +110,7 @@ def _blocks(sums, start, columns, row, column, rows, width, target, place):
 
 @inner
 def _through_first_step(s, g, e, z1, P, P_bar, sums, d_z1, d_P, d_P_bar, d_b_bar):
-    """The gradient at `P z¹` and `P̄ z¹ + b̄`, summed over samples and steps, on to `z¹, P, P̄` and `b̄`."""
+    """The gradients of `z¹, P, P̄` and `b̄`, from those of `P z¹` and `P̄ z¹ + b̄` summed over samples and steps."""
     H2, Z = 2 * s.H, s.Z
     for i in range(s.G):
         grad = get(sums, g.w1 + i)
@@ -209,9 +209,9 @@ def constants_back(
     H, Z, alpha_hat, beta, z1, W_zh, W_zg, W_z, s_0, g_0, z_0, d_alpha, d_beta, d_z1, d_W_zs, d_W_z, d_b_z, d_W_zh,
     d_W_zg, d_s_0, d_g_0, d_z_0,
 ):  # fmt: skip
-    """From gradients of α, β and z¹ to those of α̂, β̂ (in their place) and of all that z¹ comes from.
+    """The gradients of α̂, β̂ (in place) and of the parameters of z¹, from those of α, β and z¹.
 
-    `d_W_z` and `d_b_z` already hold what comes from later steps, and so does `d_W_zs`, to be divided.
+    `d_W_z`, `d_b_z` and `d_W_zs`, which is to be split, already have the gradients from later inner steps.
     """
     for i in range(d_alpha.size):
         put(d_alpha, i, get(d_alpha, i) * sigm(get(alpha_hat, i)))

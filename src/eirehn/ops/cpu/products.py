@@ -1,7 +1,7 @@
-"""Matrix products on tiles: samples lie side by side, and a row is one unit of all of them.
+"""Matrix products on tiles, with samples in the lanes: a row is one unit of all samples.
 
-`product` multiplies weights with a tile; `outer_sums` adds up the gradient of weights. Both keep their sums
-in registers over the whole inner loop, which is why they are emitted as LLVM code.
+`product` multiplies weights by a tile; `outer_sums` sums the gradient of weights. Both keep their sums in registers
+over the whole inner loop, which is why they are emitted as LLVM code.
 """
 
 # numba and llvmlite say little about their types, and a type checker cannot follow what `intrinsic` makes.
@@ -222,8 +222,8 @@ def _outer_block(
 def outer_sums(tile, a, a_step, a_rows, b, b_step, b_rows, count, sums, target):
     """Adds `Σ A Bᵀ` over lanes and `count` entries, `a_step` and `b_step` apart, to `sums[target]`.
 
-    The sums lie in BLOCK × BLOCK blocks, [i block][k block][i][k]. A last block that is not full reads what
-    lies behind the rows, and its surplus sums are never used.
+    The sums lie in BLOCK × BLOCK blocks, [i block][k block][i][k]. A last block that is not full also
+    reads the values after the rows; these sums are not used.
     """
     if count == 0:
         return

@@ -33,13 +33,14 @@ from .layout import (
 Array = npt.NDArray[Any]
 
 LIMIT = {dtype.itemsize: limit for dtype, limit in ALPHA_LIMIT.items()}
-_PATIENCE = 50_000  # looks at what other workers do before going to sleep: some 50 µs
+_PATIENCE = 50_000  # polls of the other workers before sleeping: some 50 µs
 _SUMS = 1 << 20  # elements: above, workers take several tiles at a time, to keep fewer sums
-_ALONE_NS = 60_000.0  # less work than this is done before a second thread would have begun
+_ALONE_NS = 60_000.0  # less work than this ends before a second thread would start
 
 
 class Projection(NamedTuple):
-    """What makes u of x, or the gradients, with a leading axis for the members of an ensemble."""
+    """The weights of the input projection, or their gradients, with a leading axis for the members of an
+    ensemble."""
 
     W_x: Array  # (E, 3H, X): W_x over W_ax, or (E, 2H, X) at fixed depth
     b_a: Array | None = None  # (E, H)
@@ -59,7 +60,7 @@ class Gradients(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What follows from shapes alone."""
+    """Everything that depends on shapes alone."""
 
     shape: Shape
     packed: Packed
@@ -164,7 +165,7 @@ class Recurrence:
         h0: Array,
         mask: Array | None,
     ) -> None:
-        """The kernels read through bare pointers: what does not fit must not reach them."""
+        """Checks shapes and types, since the kernels read through raw pointers."""
         s, E = self.plan.shape, self.plan.members
         name = "x" if s.X else "u"
         check_shape(name, inputs.shape[1:], (int(self.plan.starts[-1]), s.X or s.U))
@@ -245,7 +246,8 @@ class Recurrence:
         return Result(out, depth, cost)
 
     def backward(self, out: Array, d_out: Array, d_cost: Array | None, *, with_inputs: bool = True) -> Gradients:
-        """From `forward`'s `out` and the gradients of `out` and `cost`. Without inputs their gradient is None."""
+        """The gradients, from the `out` of `forward` and the gradients of `out` and `cost`; None for the inputs if
+        they are None."""
         plan = self.plan
         s, f, g = plan.shape, plan.backward, plan.sums
         for name, given in (("out", out), ("d_out", d_out)):
@@ -298,6 +300,6 @@ def check_dtype(name: str, array: Array, dtype: np.dtype[Any]) -> None:
 
 
 def flat(array: Array) -> Array:
-    """In order, in one piece, and writable: numba would compile everything once more for an array that is not."""
+    """A contiguous and writable array: numba would compile everything again for one that is not."""
     flat = array.ravel()
     return flat if flat.flags.writeable else flat.copy()

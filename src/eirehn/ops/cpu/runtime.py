@@ -1,9 +1,9 @@
-"""What the kernels run on: memory, threads, and the compiler, which is called when they are first needed.
+"""Memory, threads and compilation of the kernels, which happens at the first call.
 
-The kernels let go of the interpreter's lock, so plain Python threads run them side by side. numba's parallel loops
-are not used: its OpenMP layer dies after a fork, its own layer aborts when two Python threads call at once. Here a
-forked child makes new threads, and any number of threads may call. Jobs and their ends go through `SimpleQueue`s,
-which cost a few microseconds where an executor's futures cost ten times as many.
+The kernels release the GIL, so plain Python threads run them in parallel. numba's parallel loops are not used: its
+OpenMP layer crashes after a fork, its own layer aborts when two Python threads call at once. Here a forked child
+makes new threads, and any number of threads may call. Jobs and results go through `SimpleQueue`s, which take a few
+microseconds, a tenth of the time of an executor's futures.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _KEPT = 8  # pieces of each size
 
 poison = False
 """Tests set it, to find reads of what was never written."""
-# Pieces by the power of two they are large. Operations of a deque are atomic: there is no lock a fork could keep.
+# Pieces by the logarithm of their size. Operations of a deque are atomic, without a lock that a fork could leave
+# locked.
 _kept: dict[int, deque[Bytes]] = {}
 
 
@@ -43,7 +44,8 @@ def empty(shape: Any, dtype: Any) -> Array:
 
 
 def take(size: int, dtype: np.dtype[Any]) -> tuple[Bytes, Array]:
-    """`size` elements of scratch, and what to hand to `give` when done. New memory costs more than most calls."""
+    """`size` elements of scratch memory, and what to pass to `give` when done. Allocation takes longer than most
+    calls."""
     needed = size * dtype.itemsize
     power = needed.bit_length()
     try:
@@ -76,7 +78,7 @@ _growing = threading.Lock()
 
 
 def _forget() -> None:
-    """Threads do not survive a fork: the child makes its own, when it first needs them."""
+    """Threads do not survive a fork: the child makes its own at its first call."""
     global _jobs, _threads, _growing
     _jobs, _threads, _growing = SimpleQueue(), 0, threading.Lock()
 
@@ -90,15 +92,15 @@ def _work(jobs: SimpleQueue[tuple[Job, Ends]]) -> None:
         job, ends = jobs.get()
         try:
             job()
-        except BaseException as error:  # it is raised again where the job came from
+        except BaseException as error:  # it is raised again in the caller
             ends.put(error)
         else:
             ends.put(None)
-        del job, ends  # or the memory a job writes to would stay until the next one comes
+        del job, ends  # or the memory of a job would stay until the next one
 
 
 def _enough(threads: int) -> bool:
-    """Makes the threads that are missing; False where no more can be had, as when the interpreter shuts down."""
+    """Makes the threads that are missing; False if no more can be made, as when the interpreter shuts down."""
     global _threads
     if _threads >= threads:
         return True
@@ -130,7 +132,7 @@ def run_shared(job: Job, helping: list[Job], done: Callable[[], bool]) -> None:
             raise error
 
 
-# The files that kernels are made of.
+# The source files of the kernels.
 _PARTS = ("backward", "forward", "functions", "layout", "pack", "products", "simd", "stream")
 
 
@@ -160,7 +162,8 @@ class Kernel:
             dispatcher = njit(nogil=True, cache=True)(self.function)
         except (RuntimeError, OSError):  # "no locator available": neither here nor in the home folder
             return self._plain()
-        # numba looks at the file of the function alone. A kernel is also made of the files it calls into.
+        # numba checks the file of the function alone; a kernel also depends on the files of the functions that it
+        # calls.
         store: Any = getattr(dispatcher, "_cache", None)
         index_key = getattr(store, "_index_key", None)
         if index_key is not None:

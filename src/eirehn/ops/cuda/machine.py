@@ -1,4 +1,4 @@
-"""What kernels are built for, by what, and run on: a chip, CUDA's runtime compiler and a few calls of its driver.
+"""Compiling and launching kernels: the GPU, CUDA's runtime compiler and a few calls of its driver.
 
 The compiler (NVRTC) comes with GPU builds of torch, the driver with the GPU. Both are called by way of ctypes.
 """
@@ -31,7 +31,7 @@ class DriverError(RuntimeError):
 
 @lru_cache
 def compiler() -> ctypes.CDLL | None:
-    """None where there is none."""
+    """CUDA's runtime compiler; None if it is not installed."""
     for path in _candidates():
         try:
             library = ctypes.CDLL(str(path))
@@ -95,7 +95,7 @@ def _compiler_call(nvrtc: ctypes.CDLL, code: int) -> None:
 
 
 class Kernel:
-    """A function of compiled code on the current device, whose blocks are all on the chip at once."""
+    """A function of compiled code on the current device, all of whose blocks run at the same time."""
 
     def __init__(self, image: bytes, name: str, threads: int, memory: int) -> None:
         """memory: bytes of dynamic shared memory of a block."""
@@ -147,7 +147,7 @@ def _call(name: str, *arguments: object) -> None:
 
 @dataclass(frozen=True)
 class Chip:
-    """A CUDA device. Tests put one in its place that runs on a CPU."""
+    """A CUDA device. Tests replace it by one that runs on a CPU."""
 
     index: int
     processors: int  # blocks that run at once
@@ -157,7 +157,7 @@ class Chip:
 
     @property
     def hardware(self) -> str:
-        """The source of what pieces.cu is built on."""
+        """The source code that pieces.cu is built on."""
         return text("hardware")
 
     def build(self, source: str, name: str, memory: int) -> Kernel:
@@ -168,7 +168,7 @@ class Chip:
 
 @lru_cache
 def chip(index: int) -> Chip | None:
-    """None for devices before Hopper, and without CUDA's compiler."""
+    """The GPU; None for devices before Hopper, and without CUDA's compiler."""
     properties = torch.cuda.get_device_properties(index)
     if properties.major < 9 or driver() is None or compiler() is None:
         return None

@@ -1,8 +1,8 @@
 """Which block keeps which weights, and whether they fit.
 
-A block has a multiprocessor to itself. Some own 16 rows of the hypernetwork's z, the others a few hidden units, and
-each keeps its rows of all weights in shared memory for the whole sequence. An RHN has a set of weights for every
-inner step: those that have no room are brought, one after the other, before they are needed.
+Each block has a multiprocessor of its own. Some own 16 rows of the hypernetwork's z, the others a few hidden units,
+and each keeps its rows of all weights in shared memory for the whole sequence. An RHN has a set of weights for
+every inner step: those that do not fit are loaded, one after the other, before they are needed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Plan(NamedTuple):
 
 @lru_cache(maxsize=256)
 def plan(size: Sizes, processors: int, limit: int, threads: int, *, backward: bool) -> Plan | None:
-    """None for what does not fit `processors` blocks of `threads`, with `limit` bytes of shared memory each."""
+    """The plan; None if the network does not fit `processors` blocks of `threads`, with `limit` bytes of shared
+    memory each."""
     row_blocks = -(-size.ZP // ROWS)
     if not 1 <= size.B <= min(MAX_BATCH, threads // ROWS) or row_blocks >= processors:
         return None
@@ -101,7 +102,7 @@ def _hyper_needs(size: Sizes, parts: int) -> list[tuple[int, int]]:
 
 
 def board(size: Sizes, *, backward: bool) -> int:
-    """Elements of the two sides of the board, over which the blocks tell each other of the state."""
+    """Elements of both halves of the board, the memory in which the blocks exchange the state."""
     halves, projections = 3 if size.elastic else 2, size.projected // size.HP
     vectors = halves + projections if backward else 3 if size.hyper else 1
     return 2 * (vectors * blocks(size.HP) + blocks(size.ZP)) * samples(size.B) * 32
@@ -112,7 +113,7 @@ def blocks(k: int) -> int:
 
 
 def samples(batch: int) -> int:
-    """What the kernels are compiled for: not every batch size needs its own."""
+    """The number of samples that kernels are compiled for, the same for several batch sizes."""
     return -(-batch // 4) * 4
 
 

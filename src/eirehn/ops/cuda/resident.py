@@ -74,13 +74,13 @@ def run_pass(name: str, size: Sizes, update: int, given: Given, *, reverse: bool
 
 
 def aligned(given: Given) -> bool:
-    """Whether the weights can be read 16 bytes at once; a view may begin anywhere."""
+    """Whether the weights can be read 16 bytes at a time, which the start of a view may not allow."""
     matrices = (given[name] for name in _FIXED[torch.bfloat16])
     return all(each is None or each.data_ptr() % 16 == 0 for each in matrices)
 
 
 def types_of(name: str, given: Given) -> dict[str, str] | None:
-    """None where the kernels do not read a tensor's dtype."""
+    """The types of the kernel's arguments; None if the kernels do not support a tensor's dtype."""
     for dtype, names in _FIXED.items():
         if any(each.dtype != dtype for each in (given[which] for which in names) if each is not None):
             return None
@@ -94,7 +94,7 @@ def types_of(name: str, given: Given) -> dict[str, str] | None:
 
 
 def constants(size: Sizes, chosen: Plan, update: int, threads: int, more: dict[str, bool]) -> dict[str, int | bool]:
-    """What the kernels are compiled for."""
+    """The constants that a kernel is compiled with."""
     return {
         "THREADS": threads, "H": size.H, "HP": size.HP, "Z": size.Z, "ZP": size.ZP, "WIDTH": size.width,
         "GRADS": size.grads, "KIND": update, "ELASTIC": size.elastic, "SETS": sets(size), "KEPT": chosen.kept,
@@ -113,7 +113,7 @@ def _kernel(
     constants: tuple[tuple[str, int | bool], ...],
     types: tuple[tuple[str, str], ...],
 ) -> Kernel | str:
-    """A kernel, or why there is none."""
+    """A kernel, or the reason why it cannot be made."""
     code = source(name, dict(constants), dict(types), machine.hardware)
     try:
         return machine.build(code, f"{name}_pass", memory)
@@ -129,7 +129,7 @@ def _kernel(
 
 
 def source(name: str, constants: dict[str, int | bool], types: dict[str, str], hardware: str) -> str:
-    """Of the pass `name`, behind the constants of one network."""
+    """The source code of the pass `name`, after the constants of a network."""
     declared = [
         f"constexpr {'bool' if isinstance(value, bool) else 'int'} {key} = {str(value).lower()};"
         for key, value in constants.items()

@@ -1,7 +1,7 @@
-"""The cross-entropy of each row of logits, which for large vocabularies are as much traffic as the weights.
+"""The cross-entropy of each row of logits, whose memory traffic for large vocabularies is that of the weights.
 
-Of logits in half precision entropies and gradients are computed in float32, a row a program, and no logarithm or
-probability is written down.
+For logits in half precision, entropies and gradients are computed in float32, one row per program, and logarithms
+and probabilities are not stored.
 """
 
 # mypy: ignore-errors

@@ -1,4 +1,4 @@
-"""The host's side of the kernels: sizes, buffers, launches, and the weight gradients at the end."""
+"""Launches the kernels: sizes, buffers, launches, and the weight gradients at the end."""
 
 from __future__ import annotations
 
@@ -178,7 +178,7 @@ def backward(
     total: list[Tensor] = []
     starts = range(0, size.T, chunk)
     for low in starts if reverse else reversed(starts):
-        work.zero_()  # ended samples and inner steps not taken leave their rows alone
+        work.zero_()  # rows of ended samples and of inner steps not taken are not written
         _launch(
             backward_kernel,
             (programs, size.E),
@@ -233,12 +233,12 @@ class _Columns:
 
 
 def _gradients(weights: Weights[Tensor], size: Sizes, total: list[Tensor], *, own: bool) -> Weights[Tensor]:
-    """Takes the sums apart into the gradients of the single weights."""
+    """Splits the sums into the gradients of the weights."""
     H, Z, HP = size.H, size.Z, size.HP
     sums, of_h = total[0], total[1]  # (E, 4 HP + ZP), (E, 3H, H)
     found: dict[str, Tensor] = {}
     if own:
-        # A network cut short leaves its deeper weights without gradient.
+        # With a smaller max_depth the weights of the deeper inner steps have gradient zero.
         unused = size.sets - of_h.size(1)
         found["W_h"] = torch.nn.functional.pad(of_h, (0, 0, 0, 0, 0, unused))
         found["b"] = torch.nn.functional.pad(total[2], (0, 0, 0, unused))
@@ -307,6 +307,6 @@ def _round_up(size: int, multiple: int) -> int:
 
 
 def _chunk(size: Sizes, max_depth: int, width: int, workspace: int) -> int:
-    """Time steps whose workspace fits."""
+    """The number of time steps whose workspace fits."""
     step = 4 * size.E * max_depth * size.B * width
     return max(1, min(size.T, workspace // max(step, 1)))

@@ -46,7 +46,7 @@ def expm1(v):
 
 @triton.jit
 def gate_growth(alpha, alpha_t, r):
-    """`e^v − 1` with `v = α (r−1) + α_t r`, cut off at 1, where every gate is shut. A NaN stays one."""
+    """`e^v − 1` with `v = α (r−1) + α_t r`, clamped at 1, where every gate is closed. NaN stays NaN."""
     depth = r.to(tl.float32)
     v = (depth - 1.0) * alpha + depth * alpha_t
     return expm1(tl.where(v > 1.0, 1.0, v))
@@ -56,7 +56,7 @@ def gate_growth(alpha, alpha_t, r):
 def open_steps(alpha, e_alpha, beta, alpha_t, keep, R):
     """For how many inner steps each unit is open, and its `Σ_r d^r`: known before the first of them.
 
-    A NaN gate counts as open at r = 1, so that the NaN reaches the state, and as shut after.
+    A NaN gate counts as open at r = 1, so that the NaN reaches the state, and as closed after.
     """
     d = beta - e_alpha * gate_growth(alpha, alpha_t, tl.full((), 1, tl.int32))
     is_open = keep & ~(d <= 0.0)

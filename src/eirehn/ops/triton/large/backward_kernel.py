@@ -1,4 +1,4 @@
-"""Large networks, backward: what the forward pass kept, walked from the last inner step to the first.
+"""Large networks, backward: from the last inner step to the first, with the values that the forward pass kept.
 
 Buffers besides those of the forward pass:
 
@@ -32,7 +32,8 @@ def unit_phase(
     BB: tl.constexpr, BU: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr,
     STAGES: tl.constexpr, PRECISION: tl.constexpr,
 ):
-    """What reaches the state and [s ĝ] of a unit from above, and the element-wise way back to its products."""
+    """The gradients of the state and [s ĝ] of a unit from the inner step after, and from them those of its
+    products."""
     # fmt: on
     GATED: tl.constexpr = (KIND == PAPER) or (KIND == RECURSIVE) or (KIND == BOUNDED)
     CARRIED: tl.constexpr = (KIND == RECURSIVE) or (KIND == BOUNDED)  # a, beside c
@@ -127,7 +128,7 @@ def unit_phase(
                 ds = tl.where(keep, dh * g_hat, 0.0)
                 dg_hat = tl.where(keep, dh * (s - h), 0.0)
                 dh = tl.where(keep, dh * (1.0 - g_hat), dh)
-            # What comes through the next inner step's z comes to shut units too.
+            # Closed units have the gradient through the z of the next inner step, too.
             dx_s = tl.where(keep, (ds + from_z_s) * (1.0 - s * s), 0.0)
             dx_g = tl.where(keep, (dg_hat + from_z_g) * g_hat * (1.0 - g_hat), 0.0)
             add(sums + n, dx_s, stored)

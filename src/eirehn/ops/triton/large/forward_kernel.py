@@ -1,4 +1,5 @@
-"""Large networks, forward: every program owns a few units, and all meet at a barrier once or twice an inner step.
+"""Large networks, forward: every program computes a few units, and all wait at a barrier once or twice per inner
+step.
 
 Buffers, a slot for each inner step (time step · R + r − 1), B rows each:
 
@@ -213,7 +214,7 @@ def update_phase(
             g_hat = tl.sigmoid(pre_g + b_g + x_g)
             if ELASTIC:
                 d = b_row - e_alpha * gate_growth(a_row, alpha_t, tl.full((), 0, tl.int32) + r)
-                # A gate that is no number counts as open at r = 1, so that it shows, and as shut after.
+                # A NaN gate counts as open at r = 1, so that the NaN reaches the state, and as closed after.
                 is_open = keep & ((d > 0.0) | ((r == 1) & (d != d)))
                 g = tl.where(is_open, d, 0.0) * g_hat
             else:

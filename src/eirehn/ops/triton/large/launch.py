@@ -1,4 +1,4 @@
-"""The host's side of the kernels for large networks: the two passes, and time in chunks that fit."""
+"""Launches the kernels for large networks: the two passes, and time in chunks that fit."""
 
 from __future__ import annotations
 
