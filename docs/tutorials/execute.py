@@ -20,8 +20,10 @@ FOLDER = Path(__file__).parent
 def executed(
     path: Path, parameters: str | None = None
 ) -> nbformat.NotebookNode:
-    """The notebook with its outputs; `parameters`, where given, in place of
-    the cell with that tag."""
+    """The notebook with its outputs.
+
+    `parameters`, where given, replaces the cell that has this tag.
+    """
     notebook = nbformat.read(path, as_version=4)
     if parameters is not None:
         (cell,) = (
@@ -31,7 +33,10 @@ def executed(
         )
         cell.source = parameters
     NotebookClient(
-        notebook, timeout=600, record_timing=False, coalesce_streams=True
+        notebook,
+        timeout=600,
+        record_timing=False,
+        coalesce_streams=True,
     ).execute()
     # Without the version, which differs from machine to machine.
     notebook.metadata.language_info = {"name": "python"}
@@ -51,7 +56,8 @@ def main() -> None:
     ):
         nbformat.write(executed(path), path)
         print(
-            f"{path.name}: {path.stat().st_size / 1024:.0f} KiB", flush=True
+            f"{path.name}: {path.stat().st_size / 1024:.0f} KiB",
+            flush=True,
         )
 
 
