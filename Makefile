@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: run test fast test-gpu lint bench picture figures docs readme-table clean
+.PHONY: run test fast test-gpu lint bench picture figures tutorials docs readme-table clean
 
 run: $(READY)  ## the paper's synthetic experiment in small: a table and a report, in a few minutes
 	$(VENV)/bin/eirehn reproduce synthetic --quick
@@ -31,6 +31,9 @@ picture: $(READY)  ## the picture in the README
 
 figures: $(READY)  ## Figures 2 and 3 of the paper, in docs/how-it-works.md
 	$(PY) docs/figures/draw.py --out docs/images
+
+tutorials: $(READY)  ## the outputs of the notebooks in docs/tutorials; needs the data of `eirehn data har` and `ptb`
+	$(PY) docs/tutorials/execute.py
 
 docs: $(READY)  ## the documentation site, in site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
