@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import platform
 import re
+import shlex
 import subprocess
+import sys
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -23,6 +25,13 @@ def cores() -> int:
 
 def provenance() -> dict[str, Any]:
     return {"commit": _commit(), "machine": machine(), "versions": versions()}
+
+
+def command() -> str | None:
+    """The `eirehn` command that this process carries out; None where other code trains."""
+    program = Path(sys.argv[0])
+    name = program.parent.name if program.stem == "__main__" else program.stem
+    return shlex.join(["eirehn", *sys.argv[1:]]) if name == "eirehn" else None
 
 
 def machine() -> str:

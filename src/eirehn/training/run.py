@@ -10,12 +10,14 @@ from typing import IO, Any
 
 from safetensors.torch import save
 
-from .._internal.files import RunError, lock, read_json, replacing, write_json
+from .._internal.files import RunError, lock, read_json, replacing, write_json, write_text
 from .config import Recipe
+from .provenance import command
 from .task import Task
 
 OWN = (
     "recipe.json",
+    "command.txt",
     "last.ckpt",
     "metrics.csv",
     "model.json",
@@ -33,6 +35,7 @@ class RunFolder:
     """A run on disk:
 
     recipe.json        what is trained
+    command.txt        the commands that trained it, a line each
     last.ckpt          where the training stands
     metrics.csv        metrics of every epoch and seed
     model.json, best.safetensors, last.safetensors    the models, for `eirehn.load`
@@ -80,6 +83,7 @@ class RunFolder:
                 )
         else:
             write_json(self.path / "recipe.json", recipe.to_dict())
+            self._note_command()
 
     def _check_free(self) -> None:
         """That it holds a run, or nothing, or is not there."""
@@ -94,6 +98,16 @@ class RunFolder:
         """The run resumes by this recipe, and has no result yet. In this order, lest it keep that of another."""
         self.result.unlink(missing_ok=True)
         write_json(self.path / "recipe.json", recipe.to_dict())
+        self._note_command()
+
+    def _note_command(self) -> None:
+        if (given := command()) is not None:
+            write_text(self.path / "command.txt", "".join(f"{each}\n" for each in (*self.commands(), given)))
+
+    def commands(self) -> list[str]:
+        """Those that trained the run, in order; none where Python code did."""
+        path = self.path / "command.txt"
+        return path.read_text("utf-8").splitlines() if path.exists() else []
 
     def read_result(self) -> dict[str, Any] | None:
         if not self.result.exists():
