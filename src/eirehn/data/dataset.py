@@ -86,6 +86,10 @@ class Scaling:
         # In double precision, as are the outputs: a small change of a large number is lost otherwise.
         return ((x.double() - _double(self.mean, x)) / _double(self.scale, x)).to(like.dtype)
 
+    def signals(self, x: Tensor) -> Tensor:
+        """Inputs of the model in the units of the data."""
+        return x.double() * _double(self.scale, x) + _double(self.mean, x)
+
     def outputs(self, prediction: Tensor) -> Tensor:
         scale, mean = (_double(each, prediction) for each in (self.target_scale, self.target_mean))
         return prediction.double() * scale + mean

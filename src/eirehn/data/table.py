@@ -38,6 +38,7 @@ class Content(NamedTuple):
     classes: tuple[int | str, ...]
     weights: tuple[float, ...] | None
     division: Division
+    signals: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -124,6 +125,11 @@ class FileData:
         return self._content().classes
 
     @property
+    def signals(self) -> tuple[str, ...]:
+        """The names of the inputs."""
+        return self._content().signals
+
+    @property
     def scaling(self) -> Scaling:
         """From the file's units to those trained in."""
         return self._content().scaling
@@ -182,7 +188,7 @@ def _content(data: FileData, path: Path, stamp: tuple[int, int]) -> Content:
     if data.class_weights == "balanced":
         counts = np.bincount(np.asarray(codes)[division.train], minlength=len(classes))
         weights = tuple((counts.sum() / (len(classes) * counts)).tolist())
-    return Content(Splits(*splits), scaling, classes, weights, division)
+    return Content(Splits(*splits), scaling, classes, weights, division, cases.signals)
 
 
 def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], Indices]:

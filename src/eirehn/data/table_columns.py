@@ -41,6 +41,7 @@ class Cases(NamedTuple):
     target: Texts | Floats  # (N,): classes by their names; (N, O): numbers
     group: Texts | None  # (N,)
     part: Texts | None  # (N,): of PARTS
+    signals: tuple[str, ...]  # the name of each of the X
 
 
 class Table(NamedTuple):
@@ -268,7 +269,8 @@ def _long(table: Table, data: FileData) -> Cases:
     assert data.sequence is not None
     keys = table.texts(data.sequence, "sequence")
     target, group, part = _labels(table, data)
-    values = np.stack([table.numbers(name, "values") for name in _values(table, data)], 1)  # (rows, X)
+    names = _values(table, data)
+    values = np.stack([table.numbers(name, "values") for name in names], 1)  # (rows, X)
     _, first, code = np.unique(keys, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))  # sequences in the order in which the file begins them
     order, starts = _order(table, data.time, rank[code])
@@ -281,6 +283,7 @@ def _long(table: Table, data: FileData) -> Cases:
         target[firsts],
         None if group is None else group[firsts],
         None if part is None else parts(part[firsts], lambda row: table.where(int(firsts[row]), str(data.split))),
+        tuple(names),
     )
 
 
@@ -321,7 +324,12 @@ def _wide(table: Table, data: FileData) -> Cases:
     for row, at in np.argwhere(inside & np.isnan(values))[:1]:
         raise RunError(f"{table.where(int(row), names[at])}: {MISSING}")
     x = [each[:end].reshape(-1, channels) for each, end in zip(values, last.tolist(), strict=True)]
-    return Cases(x, target, group, part)
+    return Cases(x, target, group, part, channel_names(channels))
+
+
+def channel_names(count: int) -> tuple[str, ...]:
+    """Of signals that a file does not name."""
+    return tuple(f"channel {number}" for number in range(1, count + 1)) if count > 1 else ("signal",)
 
 
 def ends(missing: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from .._internal.files import RunError
 from .dataset import Floats, load_npz
-from .table_columns import PARTS, Cases, Texts, ends, parts
+from .table_columns import PARTS, Cases, Texts, channel_names, ends, parts
 
 if TYPE_CHECKING:
     from .table import FileData
@@ -47,9 +47,11 @@ def _joined(path: Path, found: Mapping[str, Cases]) -> Cases:
     if len(set(widths.values())) > 1:
         shown = ", ".join(f"{count} in {part}" for part, count in widths.items())
         raise RunError(f"{path}: all parts must have as many channels, got {shown}")
-    x, target, group, part = zip(*found.values(), strict=True)
+    x, target, group, part, names = zip(*found.values(), strict=True)
     groups = None if any(each is None for each in group) else np.concatenate(group)
-    return Cases([each for own in x for each in own], np.concatenate(target), groups, np.concatenate(part))
+    return Cases(
+        [each for own in x for each in own], np.concatenate(target), groups, np.concatenate(part), names[0]
+    )
 
 
 class _Part(NamedTuple):
@@ -90,7 +92,8 @@ class _Part(NamedTuple):
         )
         if part is not None:
             part = parts(part, lambda row: f"{self.path}, {data.split!r}, row {row}")
-        return Cases([x[row, :end] for row, end in enumerate(lengths)], target, group, part)
+        sequences = [x[row, :end] for row, end in enumerate(lengths)]
+        return Cases(sequences, target, group, part, channel_names(x.shape[2]))
 
     def signals(self, name: str) -> Floats:
         x = self.get(name, "the values")
