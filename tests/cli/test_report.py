@@ -88,11 +88,15 @@ def test_a_report_of_the_same_cases(tmp_path: Path) -> None:
     done(f"report {runs} --out {tmp_path / 'page.html'}")
 
 
-def test_what_there_is_no_report_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Numbers, and words beside characters."""
+def test_no_report_of_different_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Metrics of numbers and of classes, of words and of characters."""
     page, few = tmp_path / "page.html", "--network.hidden_size=4 --optimisation.epochs=1"
-    done(f"{TRAIN} --recipe regress --data {ragged(tmp_path)} --data.target level {few} --out {tmp_path / 'run'}")
-    assert "no report of numbers" in refused(f"report {tmp_path / 'run'} --out {page}", capsys)
+    path = ragged(tmp_path)
+    done(f"{TRAIN} --recipe regress --data {path} --data.target level {few} --out {tmp_path / 'number'}")
+    done(f"{TRAIN} --recipe classify --data {path} --data.target level {few} --out {tmp_path / 'class'}")
+    told = refused(f"report {tmp_path / 'number'} {tmp_path / 'class'} --out {page}", capsys)
+    assert "class has others than" in told
+    assert "task" in told
     data = written(tmp_path, train=500, test=100)
     line = f"train --text {data.train} {data.validation} {data.test} --network.kind=LSTM --data.steps=5 {few}"
     for level in ("word", "char"):

@@ -223,8 +223,8 @@ def test_a_large_model_reads_a_part_in_columns(runs) -> None:
     assert tokens == 1000 < whole(run)
     number = f"{whole(run):,}".replace(",", " ")
     assert language.what_was_read(language.Text(run, tokens)).replace("\N{NO-BREAK SPACE}", " ") == (
-        f"Measured on the first 1 000 of {number} characters of the test text, read in 2 columns side by side, "
-        "with words of the validation text before each."
+        f"Measured on the first 1 000 of {number} characters of the test text, read in 2 parallel streams, "
+        "each after 200 characters of the validation text."
     )
     test = run.recipe.data.load().test
     (found,) = language.Text(run, tokens).readings

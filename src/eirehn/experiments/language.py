@@ -83,6 +83,23 @@ def parts(runs: Sequence[Trained]) -> dict[str, Any]:
     }
 
 
+def more(run: Trained) -> dict[str, list[float]]:
+    return {}
+
+
+def baseline(run: Trained) -> dict[str, Any]:
+    """Predicting each token by its frequency in the training text, with one added to each count."""
+    known, splits = run.recipe.data.output_size, run.recipe.data.load()
+    train, test = (occurrences(split, known) for split in (splits.train, splits.test))
+    test[splits.test.x[0, 0]] -= 1  # the first is not predicted
+    share = (train + 1) / (train.sum() + known)
+    return {
+        "label": f"{run.recipe.data.level} frequencies alone (unigram)",  # type: ignore[attr-defined]  # a text
+        "value": math.exp(-(test * np.log(share)).sum() / test.sum()),
+        "more": {},
+    }
+
+
 def timed(run: Trained) -> Curve:
     """The learning curve, with the time it took: epochs are alike."""
     curve = learning_curve(run)
@@ -159,6 +176,7 @@ class Text:
 
     @cached_property
     def readings(self) -> list[Reading]:
+        self.run.tell(f"reading the test text with the models of {self.run.folder}")
         return self.read()
 
     def read(self, max_depth: int | None = None) -> list[Reading]:
@@ -216,7 +234,7 @@ def what_was_read(text: Text) -> str:
     # Numbers in a sentence, unlike those in a table, may stand at the end of a line.
     some, all_of = (count(number).replace(" ", "\N{NO-BREAK SPACE}") for number in (read, whole))
     part = f"all {all_of} {kind}" if read == whole else f"the first {some} of {all_of} {kind}"
-    several = f"in {columns(read)} columns side by side, with words of the validation text before each"
+    several = f"in {columns(read)} parallel streams, each after {LEAD} {kind} of the validation text"
     return f"Measured on {part} of the test text, read {several if columns(read) > 1 else 'in order'}."
 
 

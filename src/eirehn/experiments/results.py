@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..data.har import HarData
+from ..data.table import FileData
+from ..data.text import TextData
 from ..models import SHALLOW, LanguageNetwork
 from ..recipes import find, har
 from ..report.tables import NAMES, as_float
@@ -29,10 +31,20 @@ OWN = ("-best", "ptb-short", "ptb-early", "ptb-pointer", "ptb-scaling")
 """How the names of recipes end that are not the paper's."""
 
 
+def is_own(recipe: Recipe) -> bool:
+    """Whether the data are the user's own."""
+    return isinstance(recipe.data, FileData | TextData)
+
+
+def short_label(recipe: Recipe) -> str:
+    """The name of a run that stands alone."""
+    return f"{NAMES.get(recipe.network.kind, recipe.network.kind)}-{recipe.network.hidden_size}"
+
+
 def label(recipe: Recipe) -> str:
     """What tables and figures call a run."""
     network = recipe.network
-    text = f"{NAMES.get(network.kind, network.kind)}-{network.hidden_size}"
+    text = short_label(recipe)
     by_depth = recipe.data.task == "language" and network.kind not in SHALLOW
     if network.kind == "SRHN" or by_depth:
         text += f", depth {network.max_depth}"
@@ -51,7 +63,8 @@ def label(recipe: Recipe) -> str:
         text += f", {100 * recipe.optimisation.early:g}% stopped early"
     if "-penalty-" in recipe.name or recipe.optimisation.depth_penalty:
         text += f", penalty {recipe.optimisation.depth_penalty:g}"
-    if network.kind == "EIREHN" and network.weight_update != "paper":
+    usual = "bounded" if is_own(recipe) else "paper"
+    if network.kind == "EIREHN" and network.weight_update != usual:
         text += f", {network.weight_update}"
     return text
 

@@ -27,13 +27,14 @@ from .results import label, spread
 class Trained:
     """A run that has ended."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, tell: Callable[[str], None] = lambda line: None) -> None:
+        self.folder, self.tell = folder, tell
         self.recipe: Recipe = RunFolder(folder).recipe()
         result = RunFolder(folder).read_result()
         if result is None:
             raise RunError(f"{folder} has not ended: it has no result.json")
         self.result: dict[str, Any] = result
+        self.commands = RunFolder(folder).commands()
         self.label = label(self.recipe)
         self.seeds = [
             seed for seed, value in zip(self.recipe.seeds, result["values"], strict=True) if value is not None
@@ -124,6 +125,7 @@ Measure = Callable[[Trained, int | None], list[tuple[float, float]]]
 def early_curve(run: Trained, measure: Measure) -> EarlyCurve:
     """The metric when no time step may go deeper than 1, 2, … inner steps, without training for it."""
     caps = range(1, run.recipe.network.max_depth + 1)
+    run.tell(f"measuring {run.folder} with at most 1 to {caps[-1]} inner steps")
     metric = [[value for value, _ in measure(run, cap)] for cap in caps]
     return EarlyCurve(
         run.label,

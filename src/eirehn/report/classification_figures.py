@@ -13,12 +13,18 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from .content import ClassDepth, Confusion, Window
-from .figures import COLOURS, LARGE, SPENT, Floats, Panel, array, canvas, from_to, shade
+from .figures import COLOURS, LARGE, SPENT, Floats, Panel, array, canvas, from_to, shade, whole_x
 from .palette import FLOOR, GRID, INK, MUTED, PAPER, style_of, tint
 from .tables import MISSING
 
 NUMBERED = 12
 """Classes up to which the number fits into its cell."""
+WIDEST = 0.7
+"""Mean width of a letter in wide fonts, as a share of the font size."""
+LONGEST = 30
+"""Letters of a class's name in a figure; tables have all of it."""
+CELLS = 250
+"""Points that all cells of a confusion matrix are wide, together."""
 WRONG = FLOOR
 # Ink stays readable on the strongest tint, in both schemes.
 FAINT, STRONG = 0.07, 0.5
@@ -100,15 +106,25 @@ def _confusion(confusion: Confusion, worst: float) -> Panel:
 
 
 def _name_axes(ax: Axes, classes: Sequence[str]) -> None:
-    number = len(classes)
+    number, size = len(classes), 7.5 if len(classes) <= NUMBERED else 6.0
+    classes = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name in classes]
     names = [wrapped(name) for name in classes]
-    ax.set(xlim=(-0.5, number - 0.5), ylim=(number - 0.5, -0.5), xlabel="predicted class", ylabel="true class")
-    ax.set_yticks(range(number), names)
-    # Words that are broader than their cell stand upright.
-    broad = max(len(line) for name in names for line in name.split("\n")) * number > 66
-    ax.set_xticks(range(number), list(classes) if broad else names, rotation=90 if broad else 0)
+    longest = max(len(line) for name in names for line in name.split("\n"))
+    # A reader's font may be wider than the one that the layout is computed with.
+    if longest * WIDEST * size > CELLS / number:
+        shown, rows = (
+            [str(place) for place in range(1, number + 1)],
+            [f"{n}. {c}" for n, c in enumerate(classes, 1)],
+        )
+        longest = max(map(len, rows))
+    else:
+        shown = rows = names
+    ax.set(xlim=(-0.5, number - 0.5), ylim=(number - 0.5, -0.5), xlabel="predicted class")
+    ax.set_ylabel("true class", labelpad=4 + 0.12 * longest * size)
+    ax.set_yticks(range(number), rows)
+    ax.set_xticks(range(number), shown)
     for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
-        label.set(parse_math=False, fontsize=7.5 if number <= NUMBERED else 6.0, color=MUTED)
+        label.set(parse_math=False, fontsize=size, color=MUTED)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.grid(False)
@@ -138,8 +154,8 @@ def class_range(part: ClassDepth) -> str:
     if len(known) < 2:
         return ""
     if not varies(part):
-        return f"{part.label} spends the same on every class, {max(known.values()):.2f}."
-    return f"{part.label} spends {from_to(known)}."
+        return f"{part.label} takes {max(known.values()):.2f} inner steps for every class."
+    return f"{part.label} takes {from_to(known)}."
 
 
 def class_depth_panels(parts: Sequence[ClassDepth]) -> list[Panel]:
@@ -183,22 +199,21 @@ def _class_depth(part: ClassDepth, limits: tuple[Limits, Limits]) -> Panel:
         ax.plot(x, y, marker, color=colour, markeredgecolor=PAPER, markersize=8, markeredgewidth=0.8, zorder=4)
         words.append(f"{name}: {y:.1f} % at {x:.2f}")
     ax.set(xlim=limits[0], ylim=limits[1])
-    ax.set(xlabel="mean inner steps a time step", ylabel="correct (% of the class)")
-    alt = f"Accuracy of each class against its mean inner steps, {part.label}. {'; '.join(words)}."
+    ax.set(xlabel="mean inner steps a time step", ylabel="recall (%)")
+    alt = f"Recall of each class against its mean inner steps, {part.label}. {'; '.join(words)}."
     return Panel(part.label, figure, alt)
 
 
 def signal_groups(names: Sequence[str]) -> list[Group]:
-    """Signals that belong together, as `body acceleration x`, `… y` and `… z`: those that differ in the last word
-    alone. Else they stand in threes."""
+    """Signals that share a plot, as `body acceleration x`, `… y` and `… z`: those that differ in the last word
+    alone. Otherwise each has its own, as units may differ."""
     words = [(*name.rpartition(" ")[::2], column) for column, name in enumerate(names)]
     found = [
         (heading, [(last, column) for _, last, column in members])
         for heading, members in groupby(words, key=lambda each: each[0])
     ]
     if not all(heading and 1 < len(members) <= len(COLOURS) for heading, members in found):
-        columns = [range(start, min(start + 3, len(names))) for start in range(0, len(names), 3)]
-        found = [(", ".join(names[c] for c in each), [(names[c], c) for c in each]) for each in columns]
+        found = [(name, [(name, column)]) for column, name in enumerate(names)]
     return found
 
 
@@ -245,16 +260,17 @@ def _window(window: Window, drawn: Sequence[Group], limits: Sequence[Limits | No
         ax.set_xlim(0.5, len(steps) + 0.5)
     for ax in axes[:-1]:
         ax.tick_params(bottom=False, labelbottom=False)
+    whole_x(axes[-1])
     axes[-1].set_xlabel("time step")
-    mean = float(depth.mean())
-    predicted = "correctly predicted" if window.right else f"predicted as {window.predicted}"
+    title = f"{window.true}, predicted as {window.predicted}"
+    if window.probability is not None:
+        title = f"✓ {window.true}" if window.right else f"✗ {title}"
+        title += f" with probability {100 * window.probability:.0f} %"
+    title += f": {depth.mean():.2f} inner steps a time step"
     words = (
-        f"A window of {window.true}, {predicted} with probability {window.probability:.2f}: {len(drawn)} groups of "
-        f"signals over {len(steps)} time steps, and inner steps from {depth.min():.3g} to {depth.max():.3g}, "
-        f"{mean:.2f} on average."
+        f"A test sequence, {title}. Its signals over {len(steps)} time steps, and the inner steps at each, from "
+        f"{depth.min():.3g} to {depth.max():.3g}."
     )
-    title = f"✓ {window.true}" if window.right else f"✗ {window.true} predicted as {window.predicted}"
-    title += f": probability {100 * window.probability:.0f} %, {mean:.2f} inner steps"
     return Panel(title, figure, words)
 
 

@@ -124,6 +124,16 @@ class Confusion:
         """Of what was predicted as each class, the part that is it, (predicted,)."""
         return _ratio(self.summed.diagonal(), self.summed.sum(0))
 
+    @property
+    def f1(self) -> Floats:
+        """Of precision and recall, (classes,); NaN where a class neither occurs nor is predicted."""
+        return _ratio(2 * self.summed.diagonal(), self.summed.sum(0) + self.summed.sum(1))
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean of F1 over the classes that occur or are predicted."""
+        return float(np.nanmean(self.f1))
+
 
 def _ratio(part: npt.NDArray[np.int64], whole: npt.NDArray[np.int64]) -> Floats:
     return np.where(whole > 0, part / np.maximum(whole, 1), math.nan)
@@ -148,8 +158,8 @@ class ClassDepth:
 
 @dataclass(frozen=True)
 class Window:
-    """One test sequence: its `signals` (T, X), the mean `depth` over the layers at each step (T,), its class, the
-    predicted class, and the probability of that."""
+    """One test sequence: its `signals` (T, X), the mean `depth` over the layers at each step (T,), its class or
+    number, and the predicted one."""
 
     label: str
     names: Sequence[str]
@@ -157,8 +167,8 @@ class Window:
     depth: Sequence[float]
     true: str
     predicted: str
-    probability: float
-    """Of `predicted`, by the model."""
+    probability: float | None
+    """Of the predicted class, by the model; None where numbers are predicted."""
     layers: int = 1
     frame: int = 1
     """Time steps that the model reads at once, on which it spends the same depth."""
@@ -166,6 +176,42 @@ class Window:
     @property
     def right(self) -> bool:
         return self.true == self.predicted
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """A number of each test sequence in its own units, `true` (N,), and as predicted by each model, [seed][N]."""
+
+    label: str
+    target: str
+    """The name of the number."""
+    true: Sequence[Any]
+    predicted: Sequence[Any]
+
+    @property
+    def errors(self) -> Floats:
+        return np.array(self.predicted, np.float64) - np.array(self.true, np.float64)  # (S, N)
+
+    @property
+    def mse(self) -> Floats:
+        """Mean squared error, (S,)."""
+        return _mean(np.square(self.errors))
+
+    @property
+    def mae(self) -> Floats:
+        """Mean absolute error, (S,)."""
+        return _mean(np.abs(self.errors))
+
+    @property
+    def r2(self) -> Floats:
+        """Share of the variance that is explained, (S,); NaN where the number does not vary."""
+        variance = np.array(self.true, np.float64).var(-1)
+        return np.where(variance > 0, 1 - self.mse / np.where(variance > 0, variance, 1.0), math.nan)
+
+
+def _mean(values: Floats) -> Floats:
+    mean: Floats = values.mean(-1)
+    return mean
 
 
 @dataclass(frozen=True)
@@ -262,6 +308,7 @@ class Report:
     true_depth: Sequence[TrueDepth] = ()
     confusions: Sequence[Confusion] = ()
     class_depths: Sequence[ClassDepth] = ()
+    predictions: Sequence[Predictions] = ()
     windows: Sequence[Window] = ()
     windows_chosen: str = ""
     """How `windows` were chosen."""
@@ -276,8 +323,11 @@ class Report:
     """What depth was measured on, where that is not all of the test data."""
     loss_name: str = "training loss"
     """What `Curve.loss` is."""
-    figure1: bool = True
+    own: bool = False
+    """Whether it is about a user's own data: then there is nothing of the paper in it."""
+    own_metric: Metric | None = None
+    """Where the metric is shown in units of these data."""
 
     @property
     def metric(self) -> Metric:
-        return metric_of(self.results)
+        return self.own_metric or metric_of(self.results)

@@ -60,7 +60,7 @@ def mean_depth(histogram: DepthHistogram) -> float:
 def spent_in_words(histogram: DepthHistogram) -> str:
     depth, most = max(enumerate(histogram.counts), key=lambda each: each[1])
     return (
-        f"{histogram.label} spends {mean_depth(histogram):.2f} inner steps on average, most often {depth} "
+        f"{histogram.label} takes {mean_depth(histogram):.2f} inner steps on average, most often {depth} "
         f"({100 * most / sum(histogram.counts):.0f} %)"
     )
 
@@ -81,12 +81,12 @@ def _histogram(histogram: DepthHistogram, deepest: int) -> Panel:
         ax.text(depth, share + 1.5, text, ha="center", va="bottom", fontsize=7.5, color=MUTED)
     mean = mean_depth(histogram)
     ax.plot(mean, 0, "^", color=INK, markeredgecolor=PAPER, markersize=7, clip_on=False, zorder=5)
-    ax.set(xlabel="inner steps spent", ylabel="time steps (%)", xlim=(-0.6, deepest + 0.6), ylim=(0, 112))
+    ax.set(xlabel="inner steps", ylabel="time steps (%)", xlim=(-0.6, deepest + 0.6), ylim=(0, 112))
     ax.set_yticks([0, 25, 50, 75, 100])
     ax.grid(False, axis="x")
     whole_x(ax)
     words = ", ".join(f"{depth}: {share:.1f} %" for depth, share in taken)
-    alt = f"Share of time steps by inner steps spent, {histogram.label}: {words}."
+    alt = f"Share of time steps by inner steps, {histogram.label}: {words}."
     return Panel(f"{histogram.label}: mean {mean:.2f}", figure, alt)
 
 
@@ -108,10 +108,10 @@ def true_depth_panel(lines: Sequence[TrueDepth]) -> Panel:
     deepest = max(max(line.taken) for line in lines)
     diagonal = min(float(deepest), top)
     ax.plot([0, diagonal], [0, diagonal], color=LINE, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
-    ax.set(xlabel="inner steps the generator took", ylabel="inner steps the model spent")
+    ax.set(xlabel="inner steps of the generator", ylabel="inner steps of the model")
     ax.set(xlim=(0.5, deepest + 0.5), ylim=(0, math.ceil(top * 10) / 10 + 0.2))
     whole_x(ax)
-    return Panel("", figure, f"Mean inner steps spent against those the generator took. {'; '.join(words)}.")
+    return Panel("", figure, f"Mean inner steps of the model against those of the generator. {'; '.join(words)}.")
 
 
 def rise(line: TrueDepth) -> str:
@@ -120,7 +120,9 @@ def rise(line: TrueDepth) -> str:
     if len(sure) < 2:
         return ""
     (low, first), (high, last) = sure[0], sure[-1]
-    return f"{line.label}: {first:.1f} inner steps where the generator took {low}, {last:.1f} where it took {high}."
+    return (
+        f"{line.label}: {first:.1f} inner steps where the generator takes {low}, {last:.1f} where it takes {high}."
+    )
 
 
 def early_panel(curves: Sequence[EarlyCurve], floor: float, metric: Metric) -> Panel:
@@ -146,7 +148,7 @@ def early_panel(curves: Sequence[EarlyCurve], floor: float, metric: Metric) -> P
         scale_y(ax, 0.85 * least, 1.25 * max(values), log=True)
     if metric.metric_unit == "%":
         ax.set_ylim(max(ax.get_ylim()[0], 0.0), min(ax.get_ylim()[1], 100.0))
-    ax.set(xlabel="inner steps allowed at most", ylabel=axis_label(metric.metric_name, metric.metric_unit))
+    ax.set(xlabel="cap on inner steps", ylabel=axis_label(metric.metric_name, metric.metric_unit))
     whole_x(ax)
     return Panel("", figure, f"{metric.metric_name} against the cap on depth. {'; '.join(words)}.")
 
@@ -339,11 +341,11 @@ def extremes(part: WordGroups) -> str:
     spent = {part.names[index]: float(part.mean[index]) for index in sure}
     most = max(spent.values())
     if most - min(spent.values()) >= SAME:
-        return f"{part.label} spends {from_to(spent)}."
-    same = f"{part.label} spends all but the same on each group, {most:.2f}"
+        return f"{part.label} takes {from_to(spent)}."
+    same = f"{part.label} takes nearly the same in each group, {most:.2f}"
     if part.effective is None:
         return f"{same}."
-    return f"{same}, and effectively {from_to({part.names[i]: float(part.effective[i]) for i in sure})}."
+    return f"{same}; effective depth is {from_to({part.names[i]: float(part.effective[i]) for i in sure})}."
 
 
 def passage_scale(passages: Sequence[Passage]) -> list[float]:

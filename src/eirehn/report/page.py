@@ -40,6 +40,7 @@ def render(report: Report) -> str:
             report=report,
             rows=tables.results_table(report.results),
             floor=tables.floor_of(report.results),
+            baseline=tables.baseline_of(report.results),
             published=[_paper_table(*each) for each in groupby(report.tables, lambda row: row.table)],
         )
 
@@ -48,7 +49,7 @@ def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    from . import classification_figures, depth_figures, figures, training_figures
+    from . import classification_figures, depth_figures, figures, regression_figures, training_figures
 
     environment = Environment(
         loader=PackageLoader("eirehn", "report"),
@@ -62,6 +63,7 @@ def _environment() -> Environment:
         training=training_figures,
         depths=depth_figures,
         classes=classification_figures,
+        regression=regression_figures,
         tables=tables,
         ink=palette,
         number=as_float,

@@ -52,6 +52,8 @@ def as_float(value: object) -> float:
 
 
 def decimals(value: float) -> int:
+    if 0 < abs(value) < 0.01:  # three significant digits
+        return 2 - math.floor(math.log10(abs(value)))
     return 3 if abs(value) < 10 else 2 if abs(value) < 1000 else 0
 
 
@@ -137,6 +139,8 @@ class Row:
     paper_best: bool
     stopped: int
     """Seeds whose training stopped because it was unstable."""
+    more: Mapping[str, tuple[float, float]]
+    """Other metrics, as they are shown: mean and standard deviation over the seeds."""
 
     @property
     def at_last_epoch(self) -> bool:
@@ -191,9 +195,18 @@ def results_table(results: Mapping[str, Any]) -> list[Row]:
             best=index == best,
             paper_best=index == paper_best,
             stopped=len(row.get("stopped_seeds", ())),  # which files of older versions lack
+            more={name: _mean_and_std(values) for name, values in row.get("more", {}).items()},
         )
         for index, (row, label) in enumerate(zip(stored, _labels(stored), strict=True))
     ]
+
+
+def _mean_and_std(values: Sequence[float]) -> tuple[float, float]:
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+
+
+def baseline_of(results: Mapping[str, Any]) -> float:
+    return as_float(results.get("baseline", {}).get("value"))
 
 
 def markdown_table(results: Mapping[str, Any]) -> str:

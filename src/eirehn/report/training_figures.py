@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
@@ -31,12 +32,16 @@ from .tables import Metric, Row, duration, measured, printed
 
 POINTS = 60
 """Epochs drawn of a curve at most: more cannot be distinguished at this size, and make the page large."""
+LABEL = 36
+"""Letters of a line of a row's label."""
 UNITS = (("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
 
 
-def seeds_panel(rows: Sequence[Row], floor: float, metric: Metric) -> Panel:
-    """Every seed of every row beside the paper's result and the floor."""
-    figure, (ax,) = canvas((LARGE[0], 0.75 + 0.235 * len(rows)), font=9.0)
+def seeds_panel(rows: Sequence[Row], floor: float, metric: Metric, baseline: float = math.nan) -> Panel:
+    """Every seed of every row, with the paper's result, the floor and the baseline where there are such."""
+    labels = [fill(row.label, LABEL) for row in rows]
+    lines = sum(1 + label.count("\n") for label in labels)
+    figure, (ax,) = canvas((LARGE[0], 0.75 + 0.235 * lines), font=9.0)
     scale = metric.scale
     shown: list[float] = []
     for y, row in enumerate(rows):
@@ -51,6 +56,9 @@ def seeds_panel(rows: Sequence[Row], floor: float, metric: Metric) -> Panel:
     if math.isfinite(floor):
         ax.axvline(floor * scale, color=FLOOR, linewidth=1.2, linestyle=(0, (4, 2)), zorder=2)
         shown.append(floor * scale)
+    if math.isfinite(baseline):
+        ax.axvline(baseline * scale, color=MUTED, linewidth=1.2, linestyle=DASHED, zorder=2)
+        shown.append(baseline * scale)
     if shown:
         # A seed far off would press all others together; it leaves the figure and stands in the table.
         if metric.lower_is_better:
@@ -60,19 +68,21 @@ def seeds_panel(rows: Sequence[Row], floor: float, metric: Metric) -> Panel:
         margin = 0.04 * (high - low) or 0.1 * abs(high) or 1.0
         ax.set_xlim(low - margin, high + margin)
     ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.set_yticks(range(len(rows)), [row.label for row in rows], parse_math=False)
+    ax.set_yticks(range(len(rows)), labels, parse_math=False)
     ax.grid(False, axis="y")
     ax.set_xlabel(axis_label(metric.metric_name, metric.metric_unit))
     words = [_row_in_words(row, scale) for row in rows]
     if math.isfinite(floor):
         words.append(f"floor {measured(floor * scale)}")
+    if math.isfinite(baseline):
+        words.append(f"baseline {measured(baseline * scale)}")
     return Panel("", figure, f"{metric.metric_name} of every seed, by row. {'; '.join(words)}.")
 
 
 def _row_in_words(row: Row, scale: float) -> str:
     ours = measured(row.mean * scale) if math.isfinite(row.mean) else "diverged"
     paper = f", paper {printed(row.paper * scale)}" if math.isfinite(row.paper) else ""
-    return f"{row.label}: ours {ours}{paper}"
+    return f"{row.label}: {ours}{paper}"
 
 
 def curve_panels(curves: Sequence[Curve], floor: float, metric: Metric, loss_name: str) -> list[Panel]:
