@@ -21,7 +21,7 @@ MISTAKES = {
     "frobnicate": "there is no command 'frobnicate'",
     "trian": "did you mean 'train'?",
     "train --recipe synthetic-ei-rhen-20": "did you mean 'synthetic-ei-rehn-20'?",
-    "train --recipe=": "there is no recipe ''",
+    "train --recipe=": "unknown recipe ''",
     "train --name=": "name must be text",
     "train --config nowhere.yaml": "nowhere.yaml",
     "train --no_such_flag 1": "no_such_flag",
@@ -38,7 +38,7 @@ MISTAKES = {
     "train --hardware.precision 8-bit": "precision must be one of",
     "train --hardware.strategy ddp_fork": "strategy must be one of auto, ddp",
     "train --resume nowhere --optimisation.epochs 5": "nowhere is no run",
-    "train --init nothing": "nothing holds no trained model",
+    "train --init nothing": "nothing has no trained model",
     "train --recipe lm": "--text TRAIN VALIDATION TEST",
     "train --recipe lm --text a.txt b.txt": "three files",
     "train --recipe lm --text a.txt b.txt c.txt": "a.txt",
@@ -49,13 +49,13 @@ MISTAKES = {
     "train --recipe classify --data my.pickle": "path must end in .npz",
     "train --recipe classify --data=my.pickle": "path must end in .npz",
     "train --recipe classify --data .": "path must end in .npz",
-    "train --recipe classify --data.validation 2": "must leave something to train on, got 2.0 and 0.15",
+    "train --recipe classify --data.validation 2": "must must be less than 1 together, got 2.0 and 0.15",
     "reproduce": "name",
     "reproduce table9": "there is nothing to reproduce called 'table9'",
     "reproduce synthetic --jobs 0": "--jobs must be at least 1, got 0",
     "reproduce synthetic --rows synthetic-rnn-21": "did you mean 'synthetic-rnn-20'?",
     "reproduce synthetic --results .": "--results must be a file, and . is a folder",
-    "evaluate nowhere": "nowhere is no run: it has no recipe.json",
+    "evaluate nowhere": "nowhere is not a run folder: it has no recipe.json",
     "evaluate nowhere --results .": "--results must be a file, and . is a folder",
     f"evaluate nowhere --results {os.devnull}": f"must be a file, and {os.devnull} is none",
     f"evaluate nowhere --results {os.devnull}/x/y": f"must lie in a folder, and {os.devnull} is none",
@@ -141,7 +141,7 @@ def test_devices_that_are_not_there(device: str, language_run: Path, capsys: pyt
 def test_a_run_without_a_model(language_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copy(language_run / "recipe.json", tmp_path)
     for line in (f"evaluate {tmp_path}", f"generate {tmp_path}", f"score {tmp_path} {tmp_path / 'recipe.json'}"):
-        assert "holds no trained model" in refused(line, capsys)
+        assert "has no trained model" in refused(line, capsys)
 
 
 MISSING = {

@@ -46,7 +46,7 @@ def test_all_runs_are_looked_for_before_the_first_is_read(
     language_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = refused(f"evaluate {language_run} {tmp_path / 'none'} --results {tmp_path / 'results.json'}", capsys)
-    assert told == f"eirehn: {tmp_path / 'none'} is no run: it has no recipe.json\n"
+    assert told == f"eirehn: {tmp_path / 'none'} is not a run folder: it has no recipe.json\n"
     lost = tmp_path / "lost"
     shutil.copytree(language_run, lost)
     write_json(lost / "model.json", {**read_json(lost / "model.json"), "best_score": [None]})

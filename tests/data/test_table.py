@@ -148,7 +148,7 @@ def test_standardised_by_what_is_trained_on(tmp_path: Path) -> None:
         ({"task": "guess"}, "task must be one of"),
         ({"validation": -0.1}, "validation must be at least 0"),
         ({"test": 0.0}, "test must be above 0"),
-        ({"test": 0.9, "validation": 0.2}, "leave something to train on"),
+        ({"test": 0.9, "validation": 0.2}, "must be less than 1 together"),
         ({"seed": -1}, "seed must be"),
         ({"channels": 0}, "channels must be"),
         ({"class_weights": "some"}, "class_weights must be one of"),

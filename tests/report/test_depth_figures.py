@@ -92,7 +92,7 @@ def test_words_have_mean_depth_above_and_perplexity_beneath():
 
 def test_groups_that_take_the_same_depth_are_said_to():
     assert extremes(WordGroups(*GROUPS)) == "m takes nearly the same in each group, 1.00."
-    effective = "m takes nearly the same in each group, 1.00, and effectively from 0.50 (b) to 0.62 (a)."
+    effective = "m takes nearly the same in each group, 1.00; effective depth is from 0.50 (b) to 0.62 (a)."
     assert extremes(WordGroups(*GROUPS, effective=[0.625, 0.5])) == effective
 
 

@@ -126,7 +126,7 @@ def test_what_cannot_be_evaluated_together(language_run: Path, tmp_path: Path) -
     (tmp_path / "empty").mkdir()
     shutil.copy(language_run / "recipe.json", tmp_path / "empty")
     for runs in ([language_run, tmp_path / "empty"], [tmp_path / "empty", language_run]):
-        with pytest.raises(RunError, match=r"empty holds no trained model: it has no best\.safetensors"):
+        with pytest.raises(RunError, match=r"empty has no trained model: it has no best\.safetensors"):
             evaluate_together(runs)
     # A text of the same numbers, by which other words are meant.
     recipe, files = RunFolder(language_run).recipe(), {}

@@ -54,7 +54,7 @@ def test_the_commands_that_trained_a_run_are_kept(tmp_path: Path, monkeypatch: p
 
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(RunError, match="is not empty and holds no run"):
+    with pytest.raises(RunError, match="is not empty and is not a run folder"):
         train(small(), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]  # and nothing is left beside it
     with pytest.raises(RunError, match="is a file, not a run folder"):

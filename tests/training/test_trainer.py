@@ -219,7 +219,7 @@ def test_a_head_of_another_size_starts_afresh(trained: Path, monkeypatch: pytest
 def test_what_does_not_fit(trained: Path, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"recurrent layers of .* are of another form"):
         started(with_network(small(), hidden_size=6), trained)
-    with pytest.raises(RunError, match="holds no trained model"):
+    with pytest.raises(RunError, match="has no trained model"):
         train(replace(small(), init=str(tmp_path / "none")), tmp_path / "new")
     assert not (tmp_path / "new").exists()
 

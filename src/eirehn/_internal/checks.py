@@ -1,4 +1,4 @@
-"""Checks of what a caller gives, in torch's own wording where torch has one."""
+"""Checks of arguments, with torch's messages where torch has them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch.nn.utils.rnn import PackedSequence
 
 
 class UnstableTraining(UserWarning):
-    """Steps of a training were skipped because their gradients were not finite, or a seed stopped altogether."""
+    """Training steps were skipped because of non-finite gradients, or the training of a seed stopped."""
 
 
 def usable_device(name: str | None) -> torch.device:
-    """The device of this name, on which something can be put; where None, a GPU if there is one."""
+    """The device of this name, which must be usable; None: a GPU if there is one."""
     try:
         device = torch.device(name or ("cuda" if torch.cuda.is_available() else "cpu"))
         torch.empty(0, device=device)
@@ -34,7 +34,7 @@ def positive_int(name: str, value: object) -> int:
         raise TypeError(f"{name} should be of type int, got: {type(value).__name__}")
     if value <= 0:
         raise ValueError(f"{name} must be greater than zero, got {value}")
-    if value > 1 << 62:  # more than tensors and kernels count to
+    if value > 1 << 62:  # the limit of tensors and kernels
         raise ValueError(f"{name} must be at most 2**62, got {value}")
     return value
 
@@ -70,7 +70,7 @@ def floating(dtype: torch.dtype | None) -> torch.dtype | None:
     return dtype
 
 
-HALVED = (torch.float32, torch.float16, torch.bfloat16)  # what autocast turns into each other
+HALVED = (torch.float32, torch.float16, torch.bfloat16)  # the types that autocast converts
 
 
 def check_dtype(given: Tensor, weight: Tensor, name: str = "input") -> None:
@@ -120,7 +120,7 @@ def check_layer_input(name: str, input: Tensor | PackedSequence, input_size: int
 
 
 def check_layer_state(part: Tensor, size: tuple[int, int, int], *, batched: bool, weight: Tensor) -> None:
-    """A part of `hx` that should be of `size` (cells, B, H)."""
+    """Checks a part of `hx`, which must have `size` (cells, B, H)."""
     check_tensor("hx", part)
     dims = 3 if batched else 2
     if part.dim() != dims:
@@ -158,5 +158,5 @@ def probability(name: str, value: object) -> float:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Of the `known` names the one that `name` was most likely meant to be."""
+    """The name in `known` that is most similar to `name`."""
     return difflib.get_close_matches(name, list(known), n=1, cutoff=0.0)[0]

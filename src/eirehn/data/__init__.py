@@ -1,1 +1,1 @@
-"""Data sets: made, or read from files."""
+"""Data sets: generated, or read from files."""

@@ -31,7 +31,7 @@ class Division(NamedTuple):
 
 
 class Content(NamedTuple):
-    """All that a file gives."""
+    """The content of a file, read and divided."""
 
     splits: Splits
     scaling: Scaling
@@ -43,48 +43,48 @@ class Content(NamedTuple):
 
 @dataclass(frozen=True)
 class FileData:
-    """Your own sequences, from an npz, CSV or Parquet file; each has one class, or one number, to be predicted."""
+    """Your own sequences, from an npz, CSV or Parquet file, and a class or a number of each to predict."""
 
     path: str = ""
     """The npz, CSV or Parquet file."""
     task: str = "classification"
     """classification: the target is a class; or regression: it is a number."""
     target: str = "y"
-    """Column (CSV, Parquet) or array (npz) of what is to be predicted."""
+    """Column (CSV, Parquet) or array (npz) to be predicted."""
     values: tuple[str, ...] = ()
-    """Columns (CSV, Parquet) of the signals, in order; all without another role where empty. Of an npz file
-    the one array, X where empty."""
+    """Columns (CSV, Parquet) of the signals, in order; empty: all columns without another role. Of an npz file
+    the name of one array; empty: X."""
     sequence: str | None = None
-    """Column that says which sequence a row belongs to: then a row is a time step (long); otherwise it is a whole
-    sequence (wide)."""
+    """Column with the name of each row's sequence: a row is a time step (long); null: a row is a whole sequence
+    (wide)."""
     time: str | None = None
-    """Column by which the rows of a sequence are ordered (long); as they stand where null."""
+    """Column by which the rows of a sequence are ordered (long); null: in the order of the file."""
     group: str | None = None
-    """Column or array of what must not be in two parts: a person, a machine, a day."""
+    """Column or array of groups that must not be in two parts, such as a person, a machine or a day."""
     split: str | None = None
-    """Column or array that says train, validation or test; parts it does not name are drawn."""
+    """Column or array with train, validation or test; parts that do not occur in it are drawn at random."""
     channels: int = 1
-    """Values of a time step that stand side by side in a wide file."""
+    """Values of a time step, in adjacent columns of a wide file."""
     ragged: bool = False
-    """Let a sequence end where only missing values follow, in a wide or an npz file."""
+    """In a wide or npz file, end a sequence where only missing values follow."""
     delimiter: str = ","
-    """What separates the cells of a CSV file; `tab` for tabs."""
+    """Separator of the cells of a CSV file; `tab` for tabs."""
     encoding: str = "utf-8"
-    """Of a CSV file without a byte-order mark."""
+    """Encoding of a CSV file without a byte-order mark."""
     validation: float = 0.0
-    """Share of the sequences, or groups, for validation, which chooses the best epoch. 0: none, and the last epoch
-    counts, as is best for small files, where a handful of sequences cannot tell."""
+    """Share of the sequences, or groups, for validation, which chooses the best epoch. 0: the last epoch counts,
+    which is better for small files."""
     test: float = 0.15
     """Share of the sequences, or groups, for the test, which gives the result."""
     seed: int = 0
-    """Which those are."""
+    """Seed of the random division."""
     standardise: bool = True
-    """Shift and scale each signal, and a number to be predicted, to mean 0 and deviation 1 over the sequences to
-    train on."""
+    """Shift and scale each signal, and the target of a regression, to mean 0 and standard deviation 1 over the
+    training sequences."""
     class_weights: str = "none"
-    """What an error counts: none: the same for each sequence; balanced: the same for each class in all."""
+    """Weights in the loss: none: equal for all sequences; balanced: equal in total for all classes."""
     sha256: str | None = None
-    """The file's checksum; another file is refused. `eirehn train` fills it in."""
+    """The file's checksum, to notice changes; `eirehn train` fills it in."""
 
     kind: ClassVar[str] = "files"
     last = True
@@ -96,19 +96,19 @@ class FileData:
         finite("validation", self.validation, least=0.0)
         finite("test", self.test, least=0.0)
         if self.test == 0:
-            raise ValueError("test must be above 0: there is no result otherwise")
+            raise ValueError("test must be above 0: the result is measured on test data")
         if self.validation + self.test >= 1:
             raise ValueError(
-                f"validation and test must leave something to train on, got {self.validation} and {self.test}"
+                f"validation and test must be less than 1 together, got {self.validation} and {self.test}"
             )
         non_negative_int("seed", self.seed)
         positive_int("channels", self.channels)
         boolean("ragged", self.ragged)
         boolean("standardise", self.standardise)
         if len(self.delimiter) != 1 and self.delimiter != "tab":
-            raise ValueError(f"delimiter must be one letter or `tab`, got {self.delimiter!r}")
+            raise ValueError(f"delimiter must be one character or `tab`, got {self.delimiter!r}")
         if self.class_weights != "none" and self.task != "classification":
-            raise ValueError("class_weights are for a classification")
+            raise ValueError("class_weights are for classification")
 
     @property
     def input_size(self) -> int:
@@ -121,7 +121,7 @@ class FileData:
 
     @property
     def classes(self) -> tuple[int | str, ...]:
-        """What the outputs of a classification stand for."""
+        """The classes, in the order of the model's outputs."""
         return self._content().classes
 
     @property
@@ -131,27 +131,27 @@ class FileData:
 
     @property
     def scaling(self) -> Scaling:
-        """From the file's units to those trained in."""
+        """From the file's units to those of the training."""
         return self._content().scaling
 
     @property
     def weights(self) -> tuple[float, ...] | None:
-        """What an error on each class counts."""
+        """The weight of each class in the loss."""
         return self._content().weights
 
     @property
     def division(self) -> Division:
-        """Which sequences of the file are in which part, by their numbers from 0."""
+        """The sequences of each part, by their numbers in the file, from 0."""
         return self._content().division
 
     def load(self) -> Splits:
         return self._content().splits
 
     def smaller(self, train: int) -> FileData:
-        raise ValueError("a file of your own is trained on as a whole")
+        raise ValueError("your own data cannot be made smaller")
 
     def pinned(self) -> FileData:
-        """With a path that holds in every folder, and for this very content of the file."""
+        """With an absolute path and the checksum of the file."""
         path = self._path().resolve()
         return replace(self, path=str(path), sha256=self.sha256 or checksum(path))
 
@@ -174,12 +174,14 @@ class FileData:
 def _content(data: FileData, path: Path, stamp: tuple[int, int]) -> Content:
     """Read once for each time `stamp` the file was written."""
     if data.sha256 is not None and checksum(path) != data.sha256:
-        raise RunError(f"{path} has changed since it was first trained on; choose another folder for a new run")
+        raise RunError(
+            f"{path} has changed since it was first used for training; choose another folder for a new run"
+        )
     cases = read_npz(path, data) if path.suffix.lower() == ".npz" else read_columns(path, data)
     classes, codes = _classes(path, cases) if data.task == "classification" else ((), None)
     division = divide(data, len(cases.x), codes, cases.group, cases.part)
     if codes is not None and (unseen := sorted(set(range(len(classes))) - set(codes[division.train].tolist()))):
-        raise RunError(f"{path}: no sequence to train on is of class {classes[unseen[0]]!r}")
+        raise RunError(f"{path}: class {classes[unseen[0]]!r} has no training sequence")
     target: npt.NDArray[Any] = cases.target if codes is None else codes
     ragged = any(len(each) != len(cases.x[0]) for each in cases.x)
     names = "the file", "the target"
@@ -192,8 +194,8 @@ def _content(data: FileData, path: Path, stamp: tuple[int, int]) -> Content:
 
 
 def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], Indices]:
-    """The names of the classes in order, and which each sequence is of. They are ordered as numbers where they can
-    be read as such, and are numbers where all are written as such: 007 and 1_0 are names, and not of 7 and 10."""
+    """The classes in order, and the class of each sequence. They are ordered as numbers if all can be read as such,
+    and are numbers if all are written as such: 007 and 1_0 are names, not 7 and 10."""
     texts, codes = np.unique(cases.target, return_inverse=True)
     names: list[int | str] = texts.tolist()
     order, numbers = np.arange(len(names)), []
@@ -205,15 +207,15 @@ def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], Indices]:
         if all(str(number) == text for number, text in zip(numbers, texts, strict=True)):
             names = sorted(numbers)
     if len(names) < 2:
-        raise RunError(f"{path} has one class only, {names[0]!r}: there is nothing to classify")
+        raise RunError(f"{path} has only one class, {names[0]!r}; a classification needs two or more")
     return tuple(names), np.argsort(order)[codes.reshape(-1)]
 
 
 def divide(data: FileData, count: int, classes: Any, group: Any, part: Any) -> Division:
-    """The shares of `count` sequences for validation and test, drawn, or those that `part` (N,) calls so.
+    """Divides `count` sequences into parts, at random or as `part` (N,) says.
 
-    Sequences of one `group` (N,) stay together. Where there are `classes` (N,), each keeps its share in every part,
-    and where there are groups too, every class is among those to train on.
+    Sequences of one `group` (N,) stay together. Each of the `classes` (N,) keeps its share in every part; with
+    groups, every class has training sequences.
     """
     everything = np.arange(count)
     known = {name: everything[part == name] if part is not None else everything[:0] for name in Division._fields}
@@ -224,11 +226,11 @@ def divide(data: FileData, count: int, classes: Any, group: Any, part: Any) -> D
         if share > 0 and not len(known[name]):
             known[name], rest = hold_out(rest, share, classes, group, random)
         if share > 0 and not len(known[name]):
-            raise RunError(f"no sequences for {name} are left over: there are {count}")
+            raise RunError(f"there are too few sequences, {count}: none is left for {name}")
     if not len(rest):
-        raise RunError("no sequences to train on are left over")
+        raise RunError("no sequences are left for training")
     division = Division(rest, known["validation"], known["test"])
-    found: dict[Any, str] = {}  # parts that a file names may share a group; those drawn never do
+    found: dict[Any, str] = {}  # possible only in parts named by the file
     for name, rows in zip(Division._fields, division, strict=True) if group is not None else ():
         for each in np.unique(group[rows]).tolist():
             if found.setdefault(each, name) != name:
@@ -237,7 +239,7 @@ def divide(data: FileData, count: int, classes: Any, group: Any, part: Any) -> D
 
 
 def hold_out(rest: Indices, share: float, classes: Any, group: Any, random: Any) -> tuple[Indices, Indices]:
-    """A share of `rest`, and what is left of it; see `divide`."""
+    """A random share of `rest`, and the others; see `divide`."""
     if group is not None:
         out = _whole_groups(rest, share, classes, group[rest], random)
     elif classes is not None:
@@ -248,7 +250,7 @@ def hold_out(rest: Indices, share: float, classes: Any, group: Any, random: Any)
 
 
 def _of_each_class(rest: Indices, share: float, classes: Any, random: Any) -> Indices:
-    """At least one of each class that has two, so that a part knows all of them."""
+    """A share of each class, and at least one of each that has two."""
     out = []
     for each in np.unique(classes):
         own = random.permutation(rest[classes == each])
@@ -260,7 +262,7 @@ def _whole_groups(rest: Indices, share: float, classes: Any, group: Any, random:
     groups = np.unique(group)
     count = min(len(groups) - 1, max(1, round(share * len(groups))))
     if count < 1:
-        raise RunError(f"all sequences are of one group, {str(groups[0])!r}: none can be held out")
+        raise RunError(f"all sequences are of one group, {str(groups[0])!r}, which cannot be divided")
     good: Indices | None = None
     for _ in range(TRIES):
         out = np.isin(group, random.permutation(groups)[:count])
@@ -272,5 +274,8 @@ def _whole_groups(rest: Indices, share: float, classes: Any, group: Any, random:
         if outside <= inside and good is None:
             good = rest[out]
     if good is None:
-        raise RunError(f"no {count} of {len(groups)} groups leave all classes to the others: there are too few")
+        raise RunError(
+            f"no {count} of {len(groups)} groups can be held out so that all classes remain in the others: "
+            "there are too few"
+        )
     return good

@@ -23,7 +23,7 @@ KEPT = ("early", "savings", "histograms", "class_depths")
 """The parts of a report that the results file keeps."""
 
 MISTAKES = 2
-"""Sequences shown that are classified wrongly."""
+"""Wrongly classified sequences that are shown."""
 CHOSEN = (
     "Shown are the first sequence of each class that is predicted correctly, and the wrong predictions with the "
     "highest probability."
@@ -39,7 +39,7 @@ def about_row(run: Trained) -> dict[str, Any]:
 
 
 def parts(runs: Sequence[Trained]) -> dict[str, Any]:
-    """Of the report of these runs, as many as they allow."""
+    """The parts of the report of these runs."""
     shared, largest, deep = shared_parts(runs, accuracies_and_depths, windows)
     return {
         **shared,

@@ -1,4 +1,4 @@
-"""What a report says of a user's own data and of the training on them."""
+"""Texts of a report about a user's own data."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _seeds(run: Trained) -> str:
 
 
 def commands(run: Trained) -> list[str]:
-    """What to type to train it again: as it was typed, or by its recipe where that is not known."""
+    """The commands that trained it, or if they are not known one that trains it again."""
     return run.commands or [f"eirehn train --config {run.folder / 'recipe.json'} --out {run.folder}-again"]
 
 

@@ -1,4 +1,4 @@
-"""The report of a regression on the user's own sequences: errors in the units of the target, and depth."""
+"""The report of a regression on the user's own sequences, in the units of the target."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def about_row(run: Trained) -> dict[str, Any]:
 
 
 def parts(runs: Sequence[Trained]) -> dict[str, Any]:
-    """Of the report of these runs, as many as they allow."""
+    """The parts of the report of these runs."""
     shared, largest, _ = shared_parts(runs, errors_and_depths, windows)
     return {
         **shared,

@@ -1,4 +1,4 @@
-"""The paper's experiments from nothing to a table and a report."""
+"""The paper's experiments: training, table and report."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .results import is_own, label, row, short_label
 from .trained import Trained
 
 VIEWS = {"regression": synthetic, "classification": classification, "language": language}
-"""What makes the report of trainings for each task: modules with the same five names."""
+"""The module that makes the report for each task; all have the same functions."""
 
 
 def reproduce(
@@ -36,8 +36,8 @@ def reproduce(
     tell: Tell = lambda event: None,
     ended: Ended = lambda recipe, result: None,
 ) -> dict[str, Any]:
-    """Trains all rows, or those called in `only`, and returns the results of these and of what had ended before,
-    which it writes to `folder`, with a report beside them."""
+    """Trains all rows, or those in `only`, and returns the results of these and of earlier ones, which it writes to
+    `folder` with a report."""
     rows = [cut(recipe) for recipe in experiment.rows]
     rows = [each for each in rows if only is None or each.name in only or _has_ended(folder / each.name, each)]
     view = _view(rows)
@@ -117,28 +117,27 @@ def _has_ended(folder: Path, recipe: Recipe) -> bool:
 
 
 def _view(recipes: Sequence[Recipe]) -> Any:
-    """What makes the report of these trainings."""
+    """The module that makes the report of these trainings."""
     kinds = {recipe.data.kind for recipe in recipes}
     if len(kinds) > 1:
-        raise ValueError(f"a report is about runs on one kind of data, not on {' and '.join(sorted(kinds))}")
+        raise ValueError(f"a report needs runs on one kind of data, got {' and '.join(sorted(kinds))}")
     task = recipes[0].data.task
     return regression if kinds == {"files"} and task == "regression" else VIEWS[task]
 
 
 def _check_same(runs: Sequence[Trained]) -> None:
-    """That results on your own data are of the same cases: they are set side by side."""
+    """Raises an error if runs on your own data were not tested on the same sequences."""
     first, *others = ((run.folder, _cases(run.recipe.data)) for run in runs)
     for folder, cases in others:
         differing = [name for name in cases if cases[name] != first[1][name]]
         if differing:
             raise ValueError(
-                f"a report is about runs on the same data, and {folder} has others than {first[0]}: "
-                f"{', '.join(differing)}"
+                f"a report needs runs on the same data; {folder} differs from {first[0]} in: {', '.join(differing)}"
             )
 
 
 def _cases(data: Any) -> dict[str, Any]:
-    """What says which cases results are of; nothing for data that come with the library."""
+    """The identity of the test data; empty for data sets of the library."""
     if isinstance(data, TextData):
         return {"text": data.pinned().sha256, "level": data.level, "words known": data.most}
     if isinstance(data, FileData):
@@ -149,7 +148,7 @@ def _cases(data: Any) -> dict[str, Any]:
 
 
 def _longest_first(rows: Sequence[Recipe]) -> list[Recipe]:
-    """So that no long run is left for the end, where it would run alone."""
+    """So that no long run is left for the end."""
     cost = {"RNN": 1, "GRU": 1, "LSTM": 1, "ACT": 40}
 
     def work(recipe: Recipe) -> float:

@@ -1,4 +1,4 @@
-"""What trained models do with the sequences of their test data, whatever they predict of each."""
+"""Predictions and depth of trained models on test sequences, for classification and regression."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def readings(run: Trained, max_depth: int | None = None) -> list[Reading]:
 
 @torch.no_grad()
 def read(model: SequenceModel, split: Split, max_depth: int | None = None) -> Reading:
-    """In parts, so that a large split does not take more memory than there is."""
+    """In batches, to limit memory."""
     outputs, depths = [], []
     for part in Parts(split):
         outcome = model.run(part.x.to(model.head.weight), lengths=part.lengths, max_depth=max_depth)
@@ -130,7 +130,7 @@ def signals(run: Trained) -> list[str]:
 
 
 def names(data: object, attribute: str, number: int, otherwise: str) -> list[str]:
-    """Those that the data has itself, and numbers from 1 on where it has none."""
+    """The names that the data has, or numbers from 1."""
     found = getattr(data, attribute, None)
     return [f"{otherwise} {index}" for index in range(1, number + 1)] if found is None else list(map(str, found))
 

@@ -1,4 +1,4 @@
-"""One function for each table and figure of the paper, and our own best recipes."""
+"""A function for each table of the paper, and our own best recipes."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ def find(name: str) -> Recipe:
     known = recipes()
     if name not in known:
         raise ValueError(
-            f"there is no recipe {name!r}; did you mean {nearest(name, known)!r}? `eirehn recipes` lists all"
+            f"unknown recipe {name!r}; did you mean {nearest(name, known)!r}? `eirehn recipes` lists all"
         )
     return known[name]

@@ -11,16 +11,18 @@ from ..training.config import Optimisation, Recipe
 PAPER = Optimisation(epochs=100, batch_size=20, optimizer="adam", learning_rate=0.01)
 SIZES = {"RNN": (20, 30, 40), "LSTM": (10, 15, 20), "RHN": (10, 15, 20), "EIREHN": (10, 15, 20)}
 DEPTHS = {"RHN": 5, "SREHN": 5, "EIREHN": 5, "ACT": 6}
-"""The published parameter counts say 5 for RHN; the others are at most, chosen on validation data."""
+"""5 for RHN follows from the published parameter counts; the others are maximum depths, chosen on validation
+data."""
 PENALTIES = (0.0, 0.01, 0.03, 0.1, 0.3)
 WEIGHT_UPDATES = ("paper", "recursive", "additive", "scaling", "outer", "none")
 NAMES = {"EIREHN": "ei-rehn"}
 
-# Chosen on validation data: the depth of the generator jumps at certain radii, and sharp units learn that sooner.
+# Chosen on validation data: the generator's depth jumps at certain radii, which units with large initial
+# weights learn sooner.
 SHARP = {"alpha": 0.02, "gate_bias": -0.5, "input_scale": 30.0, "gate_scale": 6.0}
 STARTS = {
-    "RHN": {"gate_bias": 0.0},  # better than their authors' −2, and stabler
-    "SRHN": {"gate_bias": 0.0},  # for RHN's sake; −2 did as well in the search
+    "RHN": {"gate_bias": 0.0},  # better and more stable than its authors' −2
+    "SRHN": {"gate_bias": 0.0},  # as for RHN; −2 was equally good in the search
     "SREHN": SHARP,
     "EIREHN": {**SHARP, "update_bias": -1.0, "change_scale": 0.3, "update_scale": 3.0},
 }
@@ -38,13 +40,13 @@ def ablation() -> list[Recipe]:
 
 
 def adaptive_computation_time() -> Recipe:
-    """ACT, which the elastic gate answers."""
+    """ACT, for comparison with the elastic gate."""
     return network("ACT", 20)
 
 
 def penalised() -> list[Recipe]:
-    """EI-REHN-20 from gates that fall slowly, which keeps more of its depth open, with a depth penalty from none to
-    large."""
+    """EI-REHN-20 with depth penalties from zero to large, initialised with slowly decaying gates, which keep it
+    deep."""
     start = {"alpha": 0.05, "gate_bias": 0.0}
     elastic = SequenceNetwork("EIREHN", 20, max_depth=6, weight_update="paper", start=start)
     return [
@@ -67,8 +69,8 @@ def weight_updates() -> list[Recipe]:
 
 
 def best() -> Recipe:
-    """Our own recipe for a network of the paper's size; the lab notebook has its search. Minutes on a GPU, hours
-    on a CPU."""
+    """Our own recipe for a network of the paper's size; the lab notebook has its search. It takes minutes on a GPU,
+    hours on a CPU."""
     optimisation = Optimisation(
         epochs=2500,
         batch_size=100,
@@ -84,7 +86,7 @@ def best() -> Recipe:
 
 
 def compared() -> Recipe:
-    """A training for the comparison of layers, of a minute a seed on a CPU."""
+    """For the comparison of layers: a minute for each seed on a CPU."""
     optimisation = Optimisation(
         epochs=200,
         batch_size=100,

@@ -1,4 +1,4 @@
-"""Figures of classification: confusion matrices, accuracy and depth by class, and single test sequences."""
+"""Plots of classification: confusion matrices, recall and depth by class, and single test sequences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .palette import FLOOR, GRID, INK, MUTED, PAPER, style_of, tint
 from .tables import MISSING
 
 NUMBERED = 12
-"""Classes up to which the number fits into its cell."""
+"""Largest number of classes with numbers in the cells."""
 WIDEST = 0.7
 """Mean width of a letter in wide fonts, as a share of the font size."""
 LONGEST = 30
@@ -30,23 +30,23 @@ WRONG = FLOOR
 FAINT, STRONG = 0.07, 0.5
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 NARROWEST = 0.2
-"""Inner steps that a scale covers at least, so that classes that are all but equal look it."""
+"""Least inner steps that a scale covers, so that nearly equal classes look equal."""
 STYLES = ("solid", (0, (4, 1)), (0, (1.2, 0.8)), (0, (5, 1, 1, 1)))
 MOST_GROUPS = 4
 
 Limits = tuple[float, float]
 Group = tuple[str, list[tuple[str, int]]]
-"""A heading, and of each signal under it the name and the column."""
+"""A heading, and the name and column of each of its signals."""
 
 
 def confusion_panels(confusions: Sequence[Confusion]) -> list[Panel]:
-    """Mistakes are tinted on a scale of their own, the same in all: on that of the correct none would be seen."""
+    """Mistakes have their own colour scale, the same in all panels, as they are rare."""
     worst = worst_mistake(confusions)
     return [_confusion(each, worst) for each in confusions]
 
 
 def worst_mistake(confusions: Sequence[Confusion]) -> float:
-    """The largest share of a class that is predicted as another, where the scale ends; not below 5 %."""
+    """The end of the scale of mistakes: the largest share of a class predicted as another, at least 5 %."""
     return max(0.05, *(float(np.nanmax(mistakes(each), initial=0.0)) for each in confusions))
 
 
@@ -131,7 +131,7 @@ def _name_axes(ax: Axes, classes: Sequence[str]) -> None:
 
 
 def wrapped(name: str) -> str:
-    """In two lines where it has a space, broken where these come out shortest."""
+    """In two lines if it has a space, broken so that the longer one is shortest."""
     spaces = [index for index, letter in enumerate(name) if letter == " "]
     if not spaces:
         return name
@@ -144,7 +144,7 @@ def class_marker(index: int) -> str:
 
 
 def varies(part: ClassDepth) -> bool:
-    """Whether a reader could see that the classes differ in depth."""
+    """Whether the classes differ visibly in depth."""
     depth = array(part.depth)
     return bool(np.nanmax(depth, initial=-math.inf) - np.nanmin(depth, initial=math.inf) >= 0.05)
 
@@ -159,7 +159,7 @@ def class_range(part: ClassDepth) -> str:
 
 
 def class_depth_panels(parts: Sequence[ClassDepth]) -> list[Panel]:
-    """Accuracy of each class against the depth spent on it, all on one scale."""
+    """Recall of each class against its depth, all on one scale."""
     accuracy = np.concatenate([_reach(part.accuracy, part.accuracy_std) for part in parts])
     low = max(100 * float(np.nanmin(accuracy, initial=1.0)), 0.0)
     depth = np.concatenate([_reach(part.depth, part.depth_std) for part in parts])
@@ -176,14 +176,14 @@ def _spread(mean: Floats, std: Sequence[float] | None) -> Floats:
 
 
 def _reach(values: Sequence[float], std: Sequence[float] | None) -> Floats:
-    """Means and the ends of their bars."""
+    """Means and the ends of their error bars."""
     mean = array(values)
     spread = _spread(mean, std)
     return np.concatenate([mean - spread, mean, mean + spread])
 
 
 def _class_depth(part: ClassDepth, limits: tuple[Limits, Limits]) -> Panel:
-    """The key of the figure names the classes by their markers."""
+    """The legend has the class of each marker."""
     figure, (ax,) = canvas(LARGE)
     colour = style_of(part.label).colour
     depth, accuracy = array(part.depth), 100 * array(part.accuracy)
@@ -218,7 +218,7 @@ def signal_groups(names: Sequence[str]) -> list[Group]:
 
 
 def shared_names(found: Sequence[Group]) -> list[str]:
-    """The names of the lines, where they are the same under each heading."""
+    """The names of the lines, if they are the same under all headings."""
     names = {tuple(name for name, _ in members) for _, members in found}
     return list(names.pop()) if len(names) == 1 and len(found) > 1 else []
 
@@ -228,7 +228,7 @@ def deepest(windows: Sequence[Window]) -> float:
 
 
 def window_panels(windows: Sequence[Window]) -> list[Panel]:
-    """The signals, and beneath them the depth: one scale a group of signals, and one of depth, in all of them."""
+    """The signals, and below them the depth; groups of signals and depth have the same scales in all panels."""
     drawn = signal_groups(windows[0].names)[:MOST_GROUPS]
     every = np.concatenate([_signals(window) for window in windows])
     limits = []
@@ -280,7 +280,7 @@ def _head(ax: Axes, text: str) -> None:
 
 
 def _draw_depth(ax: Axes, depth: Floats, top: float) -> None:
-    # One bar for each stretch of equal depth: a step each would make the page large.
+    # One bar for each run of equal depths, to keep the page small.
     edges = [0, *(np.flatnonzero(np.diff(depth)) + 1).tolist(), len(depth)]
     starts, ends = np.array(edges[:-1]), np.array(edges[1:])
     heights = depth[starts]

@@ -1,4 +1,4 @@
-"""Trainings: recipes carried out, resumed and evaluated."""
+"""Training, resuming and evaluating recipes."""
 
 from .._internal.extras import need
 

@@ -1,4 +1,4 @@
-"""A recipe: everything a training depends on, as data that goes to a file and comes back the same."""
+"""A recipe: everything a training depends on, as data that can be saved and loaded."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SCHEDULES = ("constant", "cosine", "decay")
 PRECISIONS = ("32-true", "64-true", "bf16-mixed")
 STRATEGIES = ("auto", "ddp")
 DEPTH_PENALTIES = {"regression": 0.03, "classification": 1.0, "language": 0.01}
-"""Of recipes for your own data and of estimators: depth varies with the input, at no loss
+"""Of recipes for your own data and of estimators: with these, depth varies with the input and results are not worse
 (`benchmarks/elastic_depth.py`)."""
 
 
@@ -43,13 +43,13 @@ class Optimisation:
     learning_rate: float = 0.01
     """The largest learning rate of the schedule."""
     schedule: str = "constant"
-    """constant; cosine: down to zero over the whole training; or decay: divided once an epoch."""
+    """constant; cosine: down to zero over the whole training; or decay: divided by `decay` every epoch."""
     decay: float = 1.02
     """What the schedule decay divides by every epoch."""
     decay_from: int = 20
-    """The first epoch, counted from 0, whose learning rate has been divided."""
+    """The first epoch, counted from 0, with a divided learning rate."""
     warmup: float = 0.0
-    """Share of all steps over which the learning rate rises to its largest."""
+    """Share of all steps over which the learning rate rises from 0."""
     beta1: float = 0.9
     """The first decay of adam, adamw and soap; at 0 adam is RMSprop, with its bias corrected."""
     beta2: float = 0.999
@@ -57,17 +57,17 @@ class Optimisation:
     weight_decay: float = 0.0
     """L2 penalty with adam and sgd, decoupled with adamw and soap."""
     clip: float | None = None
-    """Each member's gradient is scaled down to this norm."""
+    """Maximum norm of the gradient of each ensemble member."""
     depth_penalty: float = 0.0
-    """What an inner step costs, as a share of the loss. The cost of depth is the gates' openness, summed over the
-    inner steps and averaged over the units; as far as it is above a half, times this share of the loss of the
-    moment, it is added to the loss. The larger, the fewer inner steps."""
+    """Weight of the cost of depth, as a share of the loss: the larger, the fewer inner steps. The cost is how far
+    the gates are open, summed over the inner steps and averaged over the units. What exceeds 0.5 is multiplied by
+    this share of the current loss and added to the loss."""
     early: float = 0.0
-    """Share of the training steps that stop the network after fewer inner steps than max_depth: after r of them r
-    times as often as after one. So it is of use whenever it is stopped."""
+    """Share of the training steps that cap depth below max_depth, at r inner steps r times as often as at one. The
+    trained network can then be used with any cap."""
     average: float = 0.0
-    """Decay per step of the running average of the weights that is validated and kept, n / (n + 9) at step n where
-    that is less; 0 keeps the weights."""
+    """Decay per step of the running average of the weights that is validated and kept, at most n / (n + 9) at
+    step n; 0: no average."""
 
     def __post_init__(self) -> None:
         positive_int("epochs", self.epochs)
@@ -80,7 +80,7 @@ class Optimisation:
         finite("decay", self.decay, above=0.0)
         non_negative_int("decay_from", self.decay_from)
         if self.schedule == "decay" and max(0, self.epochs - self.decay_from) * -math.log10(self.decay) > 300:
-            raise ValueError(f"decay {self.decay} makes the rate grow beyond all numbers in {self.epochs} epochs")
+            raise ValueError(f"decay {self.decay} makes the learning rate overflow in {self.epochs} epochs")
         if self.clip is not None:
             finite("clip", self.clip, above=0.0)
         for name in ("warmup", "beta1", "beta2", "average", "early"):
@@ -92,7 +92,7 @@ class ClassifierOptimisation(Optimisation):
     """How a classifier is trained."""
 
     smoothing: float = 0.0
-    """Label smoothing: this share of a target's weight goes to all classes alike."""
+    """Label smoothing: this share of a target's weight is spread over all classes."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -104,20 +104,22 @@ class LanguageOptimisation(Optimisation):
     """How a language model is trained."""
 
     recurrent_rate: float = 1.0
-    """Factor on the learning rate of the recurrent layers, beside embedding and head: weights that all inner steps
-    share learn from each, and move all of them."""
+    """Factor on the learning rate of the recurrent layers, but not of embedding and head: all inner steps share
+    their weights, so these change faster."""
     penalty: float = 0.0
-    """Half of this times the squared length of all values is added to the loss, and clipped with it."""
+    """L2 penalty: half of this times the squared norm of all parameters is added to the loss, before clipping."""
     sum_steps: bool = False
     """The loss of a sequence is the sum over its steps, not their mean."""
     shift: bool = False
-    """Start each epoch at a random offset of the text, so that other words stand side by side."""
+    """Start each epoch at a random offset of the text, so that batches differ."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         finite("recurrent_rate", self.recurrent_rate, above=0.0)
         if self.recurrent_rate != 1 and self.optimizer == "soap":
-            raise ValueError("recurrent_rate does not go with the optimizer soap, which turns all values together")
+            raise ValueError(
+                "recurrent_rate cannot be used with the optimizer soap, which has one learning rate for all"
+            )
         finite("penalty", self.penalty, least=0.0)
         boolean("sum_steps", self.sum_steps)
         boolean("shift", self.shift)
@@ -130,7 +132,7 @@ def _share(name: str, value: float) -> None:
 
 @dataclass(frozen=True)
 class Hardware:
-    """Where the training runs; the choices are Lightning's own."""
+    """Where the training runs; the values are those of Lightning's Trainer."""
 
     accelerator: str = "auto"
     """cpu, gpu, …, or auto."""
@@ -143,7 +145,7 @@ class Hardware:
     precision: str = "32-true"
     """32-true, 64-true or bf16-mixed."""
     capture: bool = True
-    """Record the training step as a CUDA graph, on one GPU: the same results, to rounding, sooner."""
+    """Record the training step as a CUDA graph, on one GPU: faster, with the same results up to rounding."""
 
     def __post_init__(self) -> None:
         one_of("precision", self.precision, PRECISIONS)
@@ -152,7 +154,7 @@ class Hardware:
 
 
 class RecipeTypes(typing.NamedTuple):
-    """What the recipes of a task are made of."""
+    """The classes of a task's recipes."""
 
     network: type[Network]
     optimisation: type[Optimisation]
@@ -167,21 +169,21 @@ PARTS = {
 
 @dataclass(frozen=True)
 class Recipe:
-    """A training: a network, data, an optimisation, and the seeds of the members trained together.
+    """A training: a network, data, an optimisation, and a seed for each ensemble member.
 
-    What network and optimisation can say depends on the task of the data."""
+    The fields of network and optimisation depend on the task of the data."""
 
     name: str = "custom"
-    """What tables and reports call it."""
+    """The name in tables and reports."""
     network: SequenceNetwork | LanguageNetwork = field(default_factory=SequenceNetwork)
     data: Data = field(default_factory=SyntheticData)
     optimisation: Optimisation = field(default_factory=Optimisation)
     seeds: tuple[int, ...] = (0, 1, 2, 3, 4)
-    """One ensemble member for each: its initial values and the order of its data."""
+    """One model is trained for each; a seed determines the initial weights and the order of the data."""
     hardware: Hardware = field(default_factory=Hardware)
     init: str | None = None
-    """Folder of a trained run whose best weights the training starts from, with a fresh optimiser: each seed from
-    the same seed of that run, or from the best one where it has no such seed."""
+    """Folder of a trained run whose best weights are the initial weights: for each seed those of the same seed, or
+    of the best one where the run has no such seed. The optimiser starts afresh."""
 
     def __post_init__(self) -> None:
         if not self.name.strip() or "/" in self.name:
@@ -197,10 +199,10 @@ class Recipe:
                 found = type(getattr(self, name)).__name__
                 raise TypeError(f"{name} of {self.data.task} should be {kind.__name__}, got: {found}")
         if self.optimisation.early and (self.network.kind in SHALLOW or self.network.max_depth == 1):
-            raise ValueError("early is for networks of several inner steps, which can be stopped")
+            raise ValueError("early needs a network with several inner steps (max_depth above 1)")
         if self.optimisation.depth_penalty and self.network.kind not in (*ELASTIC, "ACT"):
             raise ValueError(
-                f"depth_penalty is for networks that choose their depth, which {self.network.kind} does not"
+                f"depth_penalty needs a network with adaptive depth, which {self.network.kind} does not have"
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -223,7 +225,7 @@ class Recipe:
         return typing.cast(Recipe, from_dict(cls, own))
 
     def differences(self, other: Recipe) -> list[str]:
-        """The names of the fields that make `other` another training. Of the hardware only the precision does."""
+        """The names of the fields that make `other` a different training; of the hardware, only the precision."""
         ours, theirs = self.to_dict(), other.to_dict()
         found = ["hardware.precision"] if self.hardware.precision != other.hardware.precision else []
         for name in ours:
@@ -232,13 +234,13 @@ class Recipe:
             if isinstance(ours[name], dict):
                 found += [f"{name}.{key}" for key in ours[name] if ours[name][key] != theirs[name].get(key)]
                 if self.network.kind != "EIREHN" and "network.weight_update" in found:
-                    found.remove("network.weight_update")  # which other networks do not have
+                    found.remove("network.weight_update")  # only EIREHN has it
             else:
                 found.append(name)
         return found
 
 
-# Fields that optimisations of version 0.1 had, whatever their task, with the values at which they did nothing.
+# Fields of version 0.1 for all tasks, with the values at which they had no effect.
 _OF_VERSION_01 = {
     "recurrent_rate": 1.0,
     "penalty": 0.0,
@@ -270,7 +272,7 @@ def data_kind(name: Any) -> type[Any]:
 
 
 def from_dict(kind: type[Any], content: Mapping[str, Any]) -> Any:
-    """The dataclass `kind` from what `dataclasses.asdict` and JSON made of it."""
+    """The dataclass `kind` from the result of `dataclasses.asdict`, possibly stored as JSON."""
     _mapping(kind.__name__, content)
     hints = typing.get_type_hints(kind)
     known = {each.name for each in dataclasses.fields(kind)}

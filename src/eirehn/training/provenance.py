@@ -1,4 +1,4 @@
-"""Where results come from: the code, the machine and the versions."""
+"""Where results come from: the command, the code, the machine and the versions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def command() -> str | None:
 
 
 def machine() -> str:
-    info = Path("/proc/cpuinfo")  # of Linux
+    info = Path("/proc/cpuinfo")  # Linux only
     found = re.search(r"^model name\s*:(.*)$", info.read_text() if info.exists() else "", re.MULTILINE)
     name = found[1].strip() if found else platform.processor() or platform.machine()
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
@@ -51,7 +51,7 @@ def versions() -> dict[str, str]:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout this code runs from, marked where files differ from it."""
+    """The commit of the checkout that this code runs from, with a mark if files have changed since."""
     here = Path(__file__).parent
 
     def git(*arguments: str) -> str:
@@ -59,7 +59,7 @@ def _commit() -> str | None:
         return asked.stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", __file__)  # not the repository an environment happens to lie in
+        git("ls-files", "--error-unmatch", __file__)  # not a repository that merely contains the environment
         commit = git("rev-parse", "HEAD")
         return f"{commit} with changes" if git("status", "--porcelain", "--", str(here.parent)) else commit
     except (OSError, subprocess.CalledProcessError):
