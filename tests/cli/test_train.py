@@ -227,7 +227,7 @@ def test_texts_without_a_checksum_that_have_changed(
     assert len(recipe.data.vocabulary()) == len(Vocabulary.load(run / "vocabulary.json"))
     (run / "result.json").unlink()
     for line in (f"evaluate {run}", f"evaluate {run} --together", f"train --resume {run}"):
-        told = f"eirehn: the text that {run} was trained on has changed since: its vocabulary is different\n"
+        told = f"eirehn: the training text of {run} has changed since: its vocabulary is different\n"
         assert refused(line, capsys) == told
     assert not (run / "result.json").exists()
 

@@ -93,7 +93,8 @@ def test_every_address_says_why_not(server, folder):
         fetch([remote(server.url), remote("http://nowhere.invalid/file")], folder)
     assert str(caught.value) == (
         "cannot download some file.bin (127.0.0.1: HTTP 404 Not Found); cannot download some file.bin "
-        "(nowhere.invalid: no network, or no such host); download it by other means and give its path with --from PATH"
+        "(nowhere.invalid: no network, or no such host); download it by other means and give its path with "
+        "--from PATH"
     )
 
 

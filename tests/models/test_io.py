@@ -57,7 +57,7 @@ def test_a_model_of_version_01(tmp_path: Path) -> None:
 
 def test_models_that_cannot_be_loaded(tmp_path: Path) -> None:
     run = tmp_path / "run"
-    with pytest.raises(RunError, match="has no trained model"):
+    with pytest.raises(RunError, match="holds no trained model"):
         load(tmp_path)
     train(small(epochs=1), run)
     with pytest.raises(ValueError, match=r"seed must be one of 0, 1 in .*, got 7"):
