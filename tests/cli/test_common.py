@@ -37,7 +37,7 @@ MISTAKES = {
     "train --seeds [4294967296]": "below 2**32",
     "train --hardware.precision 8-bit": "precision must be one of",
     "train --hardware.strategy ddp_fork": "strategy must be one of auto, ddp",
-    "train --resume nowhere --optimisation.epochs 5": "nowhere is no run",
+    "train --resume nowhere --optimisation.epochs 5": "nowhere is not a run folder",
     "train --init nothing": "nothing holds no trained model",
     "train --recipe lm": "--text TRAIN VALIDATION TEST",
     "train --recipe lm --text a.txt b.txt": "three files",
@@ -62,7 +62,7 @@ MISTAKES = {
     "evaluate a --batch x": "eirehn: --batch must be a whole number, got x",
     "generate a --tokens 1.5": "eirehn: --tokens must be a whole number, got 1.5",
     "generate a --temperature nan": "eirehn: --temperature must be a number, got nan",
-    "report nowhere": "nowhere is no run",
+    "report nowhere": "nowhere is not a run folder",
     "recipes synthetic-bets": "did you mean 'synthetic-best'?",
     "compare": "name",
     "compare hra": "no task 'hra'",
@@ -122,7 +122,7 @@ def test_what_is_written_takes_the_place_of_nothing(tmp_path: Path, capsys: pyte
     for _ in range(2):  # beside what is the run's own there is room
         done(f"evaluate {run} --results {run / 'found'}")
     assert (tmp_path / "pipe").is_fifo()
-    with pytest.raises(RunError, match="it is a folder or a device, no file"):
+    with pytest.raises(RunError, match="it is a folder or a device, not a file"):
         write_json(tmp_path / "pipe", {})
 
 

@@ -98,7 +98,7 @@ def test_classify(validation: float, tmp_path: Path, capsys: pytest.CaptureFixtu
         assert result["best_epoch"] == [4, 4]
         assert result["values"] == result["final_values"]
         told = refused(f"evaluate {run} --split validation", capsys)
-        assert "holds no sequences out for validation" in told
+        assert "has no sequences for validation" in told
     data = RunFolder(run).recipe().data
     assert isinstance(data, FileData)
     assert Path(data.path) == path.resolve()
@@ -141,7 +141,7 @@ def test_other_networks_by_the_recipes_of_elastic_ones(
         done(f"{line} --out {tmp_path / 'penalised'} --optimisation.depth_penalty 0.1")
     else:
         told = refused(f"{line} --out {tmp_path / 'penalised'} --optimisation.depth_penalty 0.1", capsys)
-        assert "depth_penalty is for networks that choose their depth" in told
+        assert "depth_penalty needs a network with adaptive depth" in told
     if kind in ("RNN", "LSTM", "ACT"):
         line = of_texts(written(tmp_path, train=500, test=100), f"--network.kind={kind} --out {tmp_path / 'text'}")
         done(line)
@@ -156,7 +156,7 @@ def test_a_file_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     done(line)
     changed(path, path)
     assert "another recipe (it differs in data.sha256)" in refused(line, capsys)
-    assert "has changed since it was first trained on" in refused(f"evaluate {run}", capsys)
+    assert "has changed since it was first used for training" in refused(f"evaluate {run}", capsys)
 
 
 def test_flags_change_what_a_yaml_file_says_wherever_it_stands(
@@ -239,9 +239,9 @@ def test_texts_that_cannot_be_read(texts: TextData, tmp_path: Path, capsys: pyte
     (tmp_path / "one").write_text("a")
     rest = f"{texts.validation} {texts.test}"
     wrong = {
-        f"pipe {rest}": "pipe is a pipe: it is read more than once, so it must be a file\n",
+        f"pipe {rest}": "pipe is a pipe; it must be a file, as it is read more than once\n",
         f"few {rest}": "it has 4 tokens, and 701 are needed",
-        f"few one {texts.test} --level char": "has no two characters",
+        f"few one {texts.test} --level char": "must have at least two characters",
     }
     for given, told in wrong.items():
         words = " ".join(str(tmp_path / word) if (tmp_path / word).exists() else word for word in given.split())

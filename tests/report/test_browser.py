@@ -211,7 +211,7 @@ def test_schemes_differ_and_texts_do_not_overlap(browser, page_file):
     assert browser.evaluate(OVERLAPPING) == []
     # The reader's font may be wider than that of this machine.
     browser.evaluate(
-        "document.head.insertAdjacentHTML('beforeend', '<style>.plot text {letter-spacing: .06em}</style>')"
+        "document.head.insertAdjacentHTML('beforeend', '<style>.plot text {letter-spacing: .12em}</style>')"
     )
     assert browser.evaluate(OVERLAPPING) == []
     browser.open(page_file, 718, media="print")  # A4 with Chromium's margins
