@@ -21,6 +21,12 @@ def test_every_seed_and_the_paper_stand_in_the_row_of_their_model():
     assert "RNN-20: 0.800, paper 1.01" in panel.alt
 
 
+def test_a_far_baseline_is_in_the_figure():
+    rows = results_table(results())
+    (ax,) = seeds_panel(rows, math.nan, METRICS["mse"], 0.5).figure.axes
+    assert ax.get_xlim()[1] > 500
+
+
 def test_mean_is_over_the_seeds_that_have_not_diverged():
     curve = Curve("a", [1, 2], None, [[4e-3, 2e-3], [2e-3, math.nan]])
     (panel,) = curve_panels([curve], math.nan, METRICS["mse"], "loss")

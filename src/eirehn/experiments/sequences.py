@@ -12,6 +12,7 @@ from ..data.dataset import Split
 from ..models import FIXED, Network, SequenceModel, SequenceNetwork
 from ..report.content import Window
 from ..training.loaders import Parts
+from .results import is_own
 from .trained import (
     Measure,
     Trained,
@@ -99,14 +100,14 @@ def parameters(run: Trained) -> int:
 def shared_parts(
     runs: Sequence[Trained], measure: Measure, windows: Callable[[Trained], Sequence[Window]]
 ) -> tuple[dict[str, Any], list[Trained], list[Trained]]:
-    """The parts of a report that do not depend on what is predicted; the largest run of each kind of network; and
-    those whose depth is reported."""
+    """The parts of a report that do not depend on what is predicted; the largest run of each kind of network, or
+    all runs on a user's own data; and those whose depth is reported."""
     alive = [run for run in runs if run.models]
     elastic = [run for run in alive if run.elastic]
     family = penalised_family(alive)
     like = family[0].recipe.network if family else None
     fixed = [run for run in alive if like and _comparable(run.recipe.network, like)]
-    largest = largest_of_each(alive, parameters)
+    largest = alive if is_own(runs[0].recipe) else largest_of_each(alive, parameters)
     deep = [run for run in elastic if run in family or run in largest]
     shared = {
         "curves": [learning_curve(run) for run in runs],

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from .content import Curve
 from .figures import (
@@ -56,17 +57,18 @@ def seeds_panel(rows: Sequence[Row], floor: float, metric: Metric, baseline: flo
     if math.isfinite(floor):
         ax.axvline(floor * scale, color=FLOOR, linewidth=1.2, linestyle=(0, (4, 2)), zorder=2)
         shown.append(floor * scale)
-    if math.isfinite(baseline):
-        ax.axvline(baseline * scale, color=MUTED, linewidth=1.2, linestyle=DASHED, zorder=2)
-        shown.append(baseline * scale)
     if shown:
         # A seed far off would compress all others; it is cut off, and in the table.
         if metric.lower_is_better:
             low, high = min(shown), min(max(shown), 2.5 * float(np.percentile(shown, 90)))
         else:
             low, high = least_shown(shown, 10), max(shown)
+        if math.isfinite(baseline):  # never cut off
+            ax.axvline(baseline * scale, color=MUTED, linewidth=1.2, linestyle=DASHED, zorder=2)
+            low, high = min(low, baseline * scale), max(high, baseline * scale)
         margin = 0.04 * (high - low) or 0.1 * abs(high) or 1.0
         ax.set_xlim(low - margin, high + margin)
+    ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_yticks(range(len(rows)), labels, parse_math=False)
     ax.grid(False, axis="y")
