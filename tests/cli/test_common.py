@@ -38,7 +38,7 @@ MISTAKES = {
     "train --hardware.precision 8-bit": "precision must be one of",
     "train --hardware.strategy ddp_fork": "strategy must be one of auto, ddp",
     "train --resume nowhere --optimisation.epochs 5": "nowhere is not a run folder",
-    "train --init nothing": "nothing holds no trained model",
+    "train --init nothing": "no trained model",
     "train --recipe lm": "--text TRAIN VALIDATION TEST",
     "train --recipe lm --text a.txt b.txt": "three files",
     "train --recipe lm --text a.txt b.txt c.txt": "a.txt",
