@@ -21,7 +21,7 @@ MISTAKES = {
     "frobnicate": "unknown command 'frobnicate'",
     "trian": "did you mean 'train'?",
     "train --recipe synthetic-ei-rhen-20": "did you mean 'synthetic-ei-rehn-20'?",
-    "train --recipe=": "there is no recipe ''",
+    "train --recipe=": "unknown recipe ''",
     "train --name=": "name must be text",
     "train --config nowhere.yaml": "nowhere.yaml",
     "train --no_such_flag 1": "unknown flag --no-such-flag",
@@ -55,14 +55,14 @@ MISTAKES = {
     "reproduce synthetic --jobs 0": "--jobs must be at least 1, got 0",
     "reproduce synthetic --rows synthetic-rnn-21": "did you mean 'synthetic-rnn-20'?",
     "reproduce synthetic --results .": "--results must be a file, and . is a folder",
-    "evaluate nowhere": "nowhere is no run: it has no recipe.json",
+    "evaluate nowhere": "nowhere is not a run folder: it has no recipe.json",
     "evaluate nowhere --results .": "--results must be a file, and . is a folder",
     f"evaluate nowhere --results {os.devnull}": f"must be a file, and {os.devnull} is not one",
     f"evaluate nowhere --results {os.devnull}/x/y": f"must lie in a folder, and {os.devnull} is not one",
     "evaluate a --batch x": "eirehn: --batch must be a whole number, got x",
     "generate a --tokens 1.5": "eirehn: --tokens must be a whole number, got 1.5",
     "generate a --temperature nan": "eirehn: --temperature must be a number, got nan",
-    "report nowhere": "nowhere is no run",
+    "report nowhere": "nowhere is not a run folder",
     "recipes synthetic-bets": "did you mean 'synthetic-best'?",
     "compare": "NAME is missing",
     "compare hra": "unknown task 'hra'",
@@ -122,7 +122,7 @@ def test_what_is_written_takes_the_place_of_nothing(tmp_path: Path, capsys: pyte
     for _ in range(2):  # beside what is the run's own there is room
         done(f"evaluate {run} --results {run / 'found'}")
     assert (tmp_path / "pipe").is_fifo()
-    with pytest.raises(RunError, match="it is a folder or a device, no file"):
+    with pytest.raises(RunError, match="it is a folder or a device, not a file"):
         write_json(tmp_path / "pipe", {})
 
 
@@ -141,7 +141,7 @@ def test_devices_that_are_not_there(device: str, language_run: Path, capsys: pyt
 def test_a_run_without_a_model(language_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copy(language_run / "recipe.json", tmp_path)
     for line in (f"evaluate {tmp_path}", f"generate {tmp_path}", f"score {tmp_path} {tmp_path / 'recipe.json'}"):
-        assert "holds no trained model" in refused(line, capsys)
+        assert "no trained model" in refused(line, capsys)
 
 
 MISSING = {

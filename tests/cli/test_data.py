@@ -60,7 +60,7 @@ def test_no_address_will_do(folder, server, capsys):
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("eirehn: cannot download har.zip (127.0.0.1: HTTP 404 Not Found)")
-    assert said.err.endswith("give --from PATH\n")
+    assert said.err.endswith("give its path with --from PATH\n")
     assert said.err.count("\n") == 1
     assert not folder.parent.exists()
 

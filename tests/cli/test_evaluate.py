@@ -39,18 +39,18 @@ def test_what_is_only_for_language_models(
     assert "only language models are calibrated" in refused(f"evaluate {synthetic} --calibrate", capsys)
     told = refused(f"evaluate {language_run} {synthetic} --together", capsys)
     assert "only language models are evaluated together" in told
-    assert "these data are none" in refused(f"evaluate {synthetic} --batch 1", capsys)
+    assert "these data are not a text" in refused(f"evaluate {synthetic} --batch 1", capsys)
 
 
 def test_all_runs_are_looked_for_before_the_first_is_read(
     language_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = refused(f"evaluate {language_run} {tmp_path / 'none'} --results {tmp_path / 'results.json'}", capsys)
-    assert told == f"eirehn: {tmp_path / 'none'} is no run: it has no recipe.json\n"
+    assert told == f"eirehn: {tmp_path / 'none'} is not a run folder: it has no recipe.json\n"
     lost = tmp_path / "lost"
     shutil.copytree(language_run, lost)
     write_json(lost / "model.json", {**read_json(lost / "model.json"), "best_score": [None]})
-    assert "none has a best epoch" in refused(f"evaluate {lost} --together", capsys)
+    assert "no seed has a best epoch" in refused(f"evaluate {lost} --together", capsys)
 
 
 def test_members_without_a_best_epoch_do_not_count(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -70,7 +70,7 @@ def test_no_report_of_other_data(tmp_path: Path, capsys: pytest.CaptureFixture[s
     done(f"report {runs['my']} {runs['copy']} --out {page}")
     for name, what in (("other", "file"), ("seed", "sequences to test on")):
         told = refused(f"report {runs['my']} {runs['copy']} {runs[name]} --out {page}", capsys)
-        assert told.endswith(f"run-{name} has others than {runs['my']}: {what}\n")
+        assert told.endswith(f"run-{name} differs from {runs['my']} in: {what}\n")
 
 
 def test_a_report_of_the_same_cases(tmp_path: Path) -> None:
@@ -88,15 +88,19 @@ def test_a_report_of_the_same_cases(tmp_path: Path) -> None:
     done(f"report {runs} --out {tmp_path / 'page.html'}")
 
 
-def test_what_there_is_no_report_of(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Numbers, and words beside characters."""
+def test_no_report_of_different_tasks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Metrics of numbers and of classes, of words and of characters."""
     page, few = tmp_path / "page.html", "--network.hidden_size=4 --optimisation.epochs=1"
-    done(f"{TRAIN} --recipe regress --data {ragged(tmp_path)} --data.target level {few} --out {tmp_path / 'run'}")
-    assert "no report of numbers" in refused(f"report {tmp_path / 'run'} --out {page}", capsys)
+    path = ragged(tmp_path)
+    done(f"{TRAIN} --recipe regress --data {path} --data.target level {few} --out {tmp_path / 'number'}")
+    done(f"{TRAIN} --recipe classify --data {path} --data.target level {few} --out {tmp_path / 'class'}")
+    told = refused(f"report {tmp_path / 'number'} {tmp_path / 'class'} --out {page}", capsys)
+    assert "class differs from" in told
+    assert "task" in told
     data = written(tmp_path, train=500, test=100)
     line = f"train --text {data.train} {data.validation} {data.test} --network.kind=LSTM --data.steps=5 {few}"
     for level in ("word", "char"):
         done(f"{line} --hardware.accelerator=cpu --level {level} --out {tmp_path / level}")
     told = refused(f"report {tmp_path / 'word'} {tmp_path / 'char'} --out {page}", capsys)
-    assert told.endswith(f"{tmp_path / 'char'} has others than {tmp_path / 'word'}: level\n")
+    assert told.endswith(f"{tmp_path / 'char'} differs from {tmp_path / 'word'} in: level\n")
     assert not page.exists()

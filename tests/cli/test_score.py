@@ -50,10 +50,10 @@ def test_scores_that_cannot_be_had(language_run: Path, tmp_path: Path, capsys: p
     (tmp_path / "binary").write_bytes(b"w1 w2\nw\xff")
     out = tmp_path / "words.csv"
     out.write_text("of before")
-    not_text = "binary, line 2: byte 0xff is not utf-8; this is not text, or not in utf-8 (data.encoding, or"
+    not_text = "binary, line 2: byte 0xff is not utf-8; this is not text in utf-8; give its encoding with"
     wrong = {
         f"{tmp_path / 'empty'} --out {out}": "empty is empty",
-        f"{tmp_path / 'binary'} --out {out}": f"{not_text} --encoding of score, says in what)",
+        f"{tmp_path / 'binary'} --out {out}": f"{not_text} --data.encoding, or --encoding of score",
         f"{tmp_path / 'none'} --out {out}": "none: No such file or directory",
         f"{out} --out {tmp_path}": "--out must be a file",
         f"{out} --encoding klingon": "encoding must be the name of a text encoding",

@@ -98,7 +98,7 @@ def test_classify(validation: float, tmp_path: Path, capsys: pytest.CaptureFixtu
         assert result["best_epoch"] == [4, 4]
         assert result["values"] == result["final_values"]
         told = refused(f"evaluate {run} --split validation", capsys)
-        assert "holds no sequences out for validation" in told
+        assert "has no sequences for validation" in told
     data = RunFolder(run).recipe().data
     assert isinstance(data, FileData)
     assert Path(data.path) == path.resolve()
@@ -141,7 +141,7 @@ def test_other_networks_by_the_recipes_of_elastic_ones(
         done(f"{line} --out {tmp_path / 'penalised'} --optimisation.depth_penalty 0.1")
     else:
         told = refused(f"{line} --out {tmp_path / 'penalised'} --optimisation.depth_penalty 0.1", capsys)
-        assert "depth_penalty is for networks that choose their depth" in told
+        assert "depth_penalty needs a network with adaptive depth" in told
     if kind in ("RNN", "LSTM", "ACT"):
         line = of_texts(written(tmp_path, train=500, test=100), f"--network.kind={kind} --out {tmp_path / 'text'}")
         done(line)
@@ -156,7 +156,7 @@ def test_a_file_that_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     done(line)
     changed(path, path)
     assert "another recipe (it differs in data.sha256)" in refused(line, capsys)
-    assert "has changed since it was first trained on" in refused(f"evaluate {run}", capsys)
+    assert "has changed since it was first used for training" in refused(f"evaluate {run}", capsys)
 
 
 def test_flags_change_what_a_yaml_file_says_wherever_it_stands(
@@ -209,7 +209,7 @@ def test_texts_that_have_changed(texts: TextData, tmp_path: Path, capsys: pytest
     assert capsys.readouterr().out.count(f"run: {run}") == 2
     Path(texts.train).write_text(Path(texts.train).read_text("utf-8").replace("w1 ", "zebra "), "utf-8")
     for line in (f"evaluate {run}", f"train --resume {run}"):
-        assert "no longer what the training began with" in refused(line, capsys)
+        assert "a text has changed since the training began" in refused(line, capsys)
     done(f"generate {run} --tokens 3")  # has a vocabulary of its own
 
 
@@ -227,7 +227,7 @@ def test_texts_without_a_checksum_that_have_changed(
     assert len(recipe.data.vocabulary()) == len(Vocabulary.load(run / "vocabulary.json"))
     (run / "result.json").unlink()
     for line in (f"evaluate {run}", f"evaluate {run} --together", f"train --resume {run}"):
-        told = f"eirehn: the text that {run} was trained on has changed since: its words are others\n"
+        told = f"eirehn: the training text of {run} has changed since: its vocabulary is different\n"
         assert refused(line, capsys) == told
     assert not (run / "result.json").exists()
 
@@ -239,9 +239,9 @@ def test_texts_that_cannot_be_read(texts: TextData, tmp_path: Path, capsys: pyte
     (tmp_path / "one").write_text("a")
     rest = f"{texts.validation} {texts.test}"
     wrong = {
-        f"pipe {rest}": "pipe is a pipe: it is read more than once, so it must be a file\n",
+        f"pipe {rest}": "pipe is a pipe; it must be a file, as it is read more than once\n",
         f"few {rest}": "it has 4 tokens, and 701 are needed",
-        f"few one {texts.test} --level char": "has no two characters",
+        f"few one {texts.test} --level char": "must have at least two characters",
     }
     for given, told in wrong.items():
         words = " ".join(str(tmp_path / word) if (tmp_path / word).exists() else word for word in given.split())

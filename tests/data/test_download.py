@@ -67,7 +67,7 @@ def test_more_bytes_than_there_should_be_are_not_kept(server, folder, length, mo
 
 def test_a_connection_that_breaks_off(server, folder):
     server.cut = 100_000
-    with pytest.raises(DownloadError, match=r"127\.0\.0\.1: the connection broke off"):
+    with pytest.raises(DownloadError, match=r"127\.0\.0\.1: the connection was lost"):
         fetch([remote(server.url)], folder)
     assert left(folder) == []
 
@@ -93,7 +93,8 @@ def test_every_address_says_why_not(server, folder):
         fetch([remote(server.url), remote("http://nowhere.invalid/file")], folder)
     assert str(caught.value) == (
         "cannot download some file.bin (127.0.0.1: HTTP 404 Not Found); cannot download some file.bin "
-        "(nowhere.invalid: no network, or no such host); get it by other means and give --from PATH"
+        "(nowhere.invalid: no network, or no such host); download it by other means and give its path with "
+        "--from PATH"
     )
 
 

@@ -139,7 +139,7 @@ def test_no_way_at_all(published, tmp_path):
     assert str(caught.value) == (
         "cannot download ptb.train.txt (nowhere.invalid: no network, or no such host); "
         "cannot download all.tgz (nowhere.invalid: no network, or no such host); "
-        "get it by other means and give --from PATH"
+        "download it by other means and give its path with --from PATH"
     )
 
 

@@ -148,7 +148,7 @@ def test_standardised_by_what_is_trained_on(tmp_path: Path) -> None:
         ({"task": "guess"}, "task must be one of"),
         ({"validation": -0.1}, "validation must be at least 0"),
         ({"test": 0.0}, "test must be above 0"),
-        ({"test": 0.9, "validation": 0.2}, "leave something to train on"),
+        ({"test": 0.9, "validation": 0.2}, "must be less than 1 together"),
         ({"seed": -1}, "seed must be"),
         ({"channels": 0}, "channels must be"),
         ({"class_weights": "some"}, "class_weights must be one of"),
@@ -180,3 +180,17 @@ def test_a_file_is_read_again_when_it_has_changed_and_refused_where_it_must_not(
     assert data.input_size == 4
     with pytest.raises(RunError, match="has changed since"):
         pinned.load()
+
+
+def test_names_of_signals(tmp_path: Path) -> None:
+    """Columns of a long file by their names, in the order asked for; channels of other files by number."""
+    x, y = sequences(equal=True), classes()
+    data = replace(LONG, path=written(tmp_path, "my.csv", long_csv(x, y)))
+    assert data.signals == ("s0", "s1")
+    assert replace(data, values=("s1",)).signals == ("s1",)
+    np.savez(tmp_path / "my.npz", X=np.stack(x), y=y)
+    assert FileData(path=str(tmp_path / "my.npz")).signals == ("channel 1", "channel 2")
+    wide = "a,b,c,d,y\n" + "".join(f"{i},2,3,4,{i % 2}\n" for i in range(8))
+    path = written(tmp_path, "wide.csv", wide)
+    assert FileData(path=path, channels=2).signals == ("channel 1", "channel 2")
+    assert FileData(path=path).signals == ("signal",)

@@ -51,7 +51,7 @@ def test_wide_csv(tmp_path: Path) -> None:
     path = written(tmp_path, "my.csv", "\n".join(lines))
     check(FileData(path=path, channels=2, **PLAIN), x, y)
     assert FileData(path=path, channels=2).load().train.lengths is None
-    with pytest.raises(ValueError, match="10 columns of values do not make whole time steps of 3"):
+    with pytest.raises(ValueError, match="10 columns are not a multiple of 3 channels"):
         FileData(path=path, channels=3).load()
 
 
@@ -114,11 +114,11 @@ GOOD = long_csv(sequences(), classes(), extra={"who": [f"p{row}" for row in rang
         (cell(GOOD, 7, 3, "1,5"), "line 7 has 7 cells, and the header 6"),
         (cell(GOOD, 7, 3, "fast"), "line 7, column 's1': 'fast' is not a number"),
         (cell(GOOD, 7, 4, ""), "line 7, column 'label': a value is missing"),
-        (cell(GOOD, 3, 4, "sit"), "line 3, column 'label': 'sit' differs from the rows before it"),
+        (cell(GOOD, 3, 4, "sit"), "line 3, column 'label': 'sit' differs from the earlier rows"),
         (cell(GOOD, 3, 5, "p9"), "line 3, column 'who': 'p9' differs"),
-        (cell(GOOD, 3, 1, "0"), "line 3, column 't': its sequence has this time already"),
+        (cell(GOOD, 3, 1, "0"), "line 3, column 't': another row of its sequence has the same time"),
         (cell(GOOD, 3, 0, ""), "line 3, column 'id': a value is missing"),
-        (GOOD.replace("run", "walk").replace("sit", "walk"), "one class only, 'walk'"),
+        (GOOD.replace("run", "walk").replace("sit", "walk"), "only one class, 'walk'"),
         (GOOD.replace("case-0", '"case-0'), "is not a CSV file"),
         (GOOD[:-1] + "\x00" * 200_000, "is not|differs|cells|CSV"),
     ],
@@ -132,7 +132,7 @@ def test_bad_csv(text: str, message: str, tmp_path: Path) -> None:
 
 def test_what_is_not_text(tmp_path: Path) -> None:
     path = written(tmp_path, "my.csv", long_csv(sequences(), classes()).replace("sit", "Füße").encode("latin-1"))
-    with pytest.raises(RunError, match=r"is not utf-8 text .* name its encoding"):
+    with pytest.raises(RunError, match=r"is not utf-8 text .* give its encoding"):
         replace(LONG, path=path).load()
     with pytest.raises(ValueError, match="encoding: unknown encoding: no-such"):
         replace(LONG, path=path, encoding="no-such").load()
@@ -150,9 +150,9 @@ def test_a_cell_over_several_lines(tmp_path: Path) -> None:
 def test_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_columns, "LARGEST_CSV", 100)
     monkeypatch.setattr(table_columns, "LARGEST_PARQUET", 100)
-    with pytest.raises(RunError, match=r"is refused: .* bytes of text; save it as npz"):
+    with pytest.raises(RunError, match=r"is too large, .* bytes of text; save it as npz"):
         replace(LONG, path=written(tmp_path, "my.csv", GOOD)).load()
-    with pytest.raises(RunError, match="is refused: it would unpack to"):
+    with pytest.raises(RunError, match="is too large: it unpacks to"):
         replace(LONG, path=parquet(tmp_path, **columns())).load()
 
 
@@ -162,7 +162,7 @@ def test_a_text_that_repeats_takes_little_room_in_a_file_alone(
     monkeypatch.setattr(table_columns, "LARGEST_PARQUET", 1_000_000)
     path = parquet(tmp_path, sequence=["x" * 10_000] * 6000, y=[1] * 6000)
     assert Path(path).stat().st_size < 100_000
-    with pytest.raises(RunError, match="is refused: it would unpack to"):
+    with pytest.raises(RunError, match="is too large: it unpacks to"):
         replace(LONG, path=path).load()
 
 
@@ -229,9 +229,9 @@ def test_wide_parquet_that_ends_early(tmp_path: Path) -> None:
         ({"s1": ["1.5", "fast", *["1"] * 106]}, "row 1, column 's1': 'fast' is not a number"),
         ({"s1": [[1.0]] * 108}, "column 's1' must hold numbers, text or dates, got list"),
         ({"label": [None, *["run"] * 107]}, "row 0, column 'label': a value is missing"),
-        ({"label": ["run", "sit", *["run"] * 106]}, "row 1, column 'label': 'sit' differs from the rows before"),
+        ({"label": ["run", "sit", *["run"] * 106]}, "row 1, column 'label': 'sit' differs from the earlier rows"),
         ({"id": [None, *["a"] * 107]}, "row 0, column 'id': a value is missing"),
-        ({"t": [0, 0, *range(2, 108)]}, "row 1, column 't': its sequence has this time already"),
+        ({"t": [0, 0, *range(2, 108)]}, "row 1, column 't': another row of its sequence has the same time"),
         ({"t": [datetime.datetime(2026, 1, 1), None] * 54}, "row 1, column 't': a value is missing"),
     ],
 )

@@ -77,8 +77,8 @@ def test_bad_npz(tmp_path: Path) -> None:
     assert "must be (cases, time) or (cases, time, channels), got (9,)" in message(X=x[:, 0, 0], y=y)
     assert "got (0, 4, 2)" in message(X=x[:0], y=y[:0])
     assert "'X': must hold numbers, got complex128" in message(X=x + 1j, y=y)
-    assert "one class only, 0" in message(X=x, y=y * 0)
-    assert "row 1: 0.5 is not a class; is it a regression?" in message(X=x, y=np.arange(9) / 2)
+    assert "only one class, 0" in message(X=x, y=y * 0)
+    assert "row 1: 0.5 is not a class; for numbers use --recipe regress" in message(X=x, y=np.arange(9) / 2)
     assert "row 2: a value is missing" in message(X=x, y=np.where(np.arange(9) == 2, np.nan, y))
     assert "sequence 3 has a length of 5" in message(X=x, y=y, lengths=[4, 4, 4, 5, 4, 4, 4, 4, 4])
     assert "sequence 0 has a length of 0" in message(X=x, y=y, lengths=np.zeros(9, int))
@@ -109,5 +109,5 @@ def test_bad_npz(tmp_path: Path) -> None:
 
 def test_too_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(table_npz, "LARGEST", 100_000)
-    with pytest.raises(RunError, match="is refused: it would unpack to"):
+    with pytest.raises(RunError, match="is too large: it unpacks to"):
         FileData(path=arrays(tmp_path / "a.npz", X=np.zeros((100, 1000)), y=np.zeros(100))).load()

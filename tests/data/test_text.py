@@ -132,7 +132,7 @@ def test_nobody_sees_numbers_of_another_text(data: TextData, cache: Path, monkey
         monkeypatch.setattr(text, "file_state", looking)
 
     monkeypatch.setattr(text, "encode_to", changing)
-    with pytest.raises(RunError, match=r"train\.txt has changed while it was read"):
+    with pytest.raises(RunError, match=r"train\.txt changed while it was read"):
         data.texts()
     assert not seen
     assert not list(cache.glob("*.npy*"))
@@ -169,7 +169,7 @@ def test_no_place_to_keep_it(data: TextData, tmp_path: Path, monkeypatch: pytest
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(text, "encode_to", full)
-    with pytest.raises(RunError, match=r"No space left on device \(EIREHN_CACHE_DIR"):
+    with pytest.raises(RunError, match=r"No space left on device \(set EIREHN_CACHE_DIR"):
         data.texts()
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("EIREHN_CACHE_DIR", str(tmp_path / "file"))

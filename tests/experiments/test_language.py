@@ -154,7 +154,7 @@ def test_groups_by_place(runs) -> None:
     run = runs["elastic"]
     x, found = by_hand(run)
     part = language.by_place(text(run))
-    names = "place 1, place 2, place 3, place 4, places 5–6, places 7–9, places 10–14, the end"
+    names = "position 1, position 2, position 3, position 4, positions 5–6, positions 7–9, positions 10–14, the end"
     assert part.names == names.split(", ")
     assert part.ticks == ["1", "2", "3", "4", "5", "7", "10", "¶"]
     lines = [line.split() for line in Path(run.recipe.data.test).read_text().splitlines()]
@@ -223,8 +223,8 @@ def test_a_large_model_reads_a_part_in_columns(runs) -> None:
     assert tokens == 1000 < whole(run)
     number = f"{whole(run):,}".replace(",", " ")
     assert language.what_was_read(language.Text(run, tokens)).replace("\N{NO-BREAK SPACE}", " ") == (
-        f"Measured on the first 1 000 of {number} characters of the test text, read in 2 columns side by side, "
-        "with words of the validation text before each."
+        f"Measured on the first 1 000 of {number} characters of the test text, read in 2 parallel streams, "
+        "each after 200 characters of the validation text."
     )
     test = run.recipe.data.load().test
     (found,) = language.Text(run, tokens).readings
@@ -322,7 +322,7 @@ def ended(name: str, **changes: object) -> SimpleNamespace:
 def test_tables_of_the_paper() -> None:
     rows = language.tables([ended("ptb-ei-rehn-1200-r4"), ended("ptb-rhn-1200-r2", output_dropout=0.5)])
     tables = Counter(each.table for each in rows)
-    assert tables == {"Table 3: by depth": 8, "Table 4: beside others": 6, "Ours besides": 1}
+    assert tables == {"Table 3: by depth": 8, "Table 4: compared with other models": 6, "Other models of ours": 1}
     by_model = {each.model: each for each in rows}
     assert by_model["RHN-1200, depth 2"].paper_test == 73.4
     assert by_model["RHN-1200, depth 2"].test is None  # of another dropout, so no row of the paper's
@@ -343,7 +343,7 @@ def test_figures_to_report_read_the_text_in_one(tmp_path: Path) -> None:
     recipe = replace(small_language_recipe(data, epochs=2), name="row", network=NETWORKS["elastic"])
     experiment = Experiment("texts", "Texts", "Some words.", [recipe])
     results = reproduce(experiment, tmp_path / "all", command="", jobs=1)
-    assert "in one column" in results["evaluation"]
+    assert "as one stream" in results["evaluation"]
     assert "test perplexity" in (tmp_path / "all" / "report.html").read_text()
     model, texts = eirehn.load(tmp_path / "all" / "row"), data.texts()
 

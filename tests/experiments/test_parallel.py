@@ -124,7 +124,7 @@ def test_a_killed_process(tmp_path: Path) -> None:
     def kill() -> None:
         os.kill(multiprocessing.active_children()[0].pid, signal.SIGKILL)
 
-    with pytest.raises(RunError, match="a process that trained was killed"):
+    with pytest.raises(RunError, match="a training process was killed"):
         train_all(LONG, tmp_path, jobs=2, tell=Under(2, kill))
 
 

@@ -94,8 +94,8 @@ def language_report(*, letters: bool = False) -> Report:
         tables=[
             TableRow("Table 3: by depth", "RHN-1200, depth 2", 20.7, None, 73.4, 77.2, 74.1),
             TableRow("Table 3: by depth", "EI-REHN-1200, depth 4", 25.3, None, 66.2, 68.9, 66.0),
-            TableRow("Table 4: beside others", "Ensemble of LSTMs (Zaremba 2014)", None, 71.9, 68.7),
-            TableRow("Ours besides", PENALISED, 25.34, None, None, 70.1, 67.0),
+            TableRow("Table 4: compared with other models", "Ensemble of LSTMs (Zaremba 2014)", None, 71.9, 68.7),
+            TableRow("Other models of ours", PENALISED, 25.34, None, None, 70.1, 67.0),
         ],
         measured_on="Measured on the first 9 200 of 82 429 words of the test text.",
         loss_name="training loss (nats a token, with dropout)",

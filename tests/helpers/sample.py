@@ -153,4 +153,4 @@ def full_report() -> Report:
 
 def bare_report(**changes: object) -> Report:
     """No section but the table."""
-    return dataclasses.replace(Report("A title", "A summary.", results(), figure1=False), **changes)
+    return dataclasses.replace(Report("A title", "A summary.", results(), own=True), **changes)

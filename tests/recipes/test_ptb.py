@@ -97,7 +97,9 @@ def test_our_own(name: str, recipe: Recipe, count: int) -> None:
     assert parameters(recipe) == count <= 25.4e6
     assert paper_result(recipe)[0] is None  # the paper's network, not its recipe
     assert "our recipe" in label(recipe)
-    assert "words of 500, our recipe" in label(replace(recipe, network=replace(recipe.network, embedding_size=500)))
+    assert "embedding size 500, our recipe" in label(
+        replace(recipe, network=replace(recipe.network, embedding_size=500))
+    )
 
 
 def test_what_makes_the_best_one() -> None:

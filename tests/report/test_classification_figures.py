@@ -32,16 +32,27 @@ def test_cells_hold_the_shares_in_percent():
         share = 100 * number / counts[true].sum()
         expected = f"{share:.1f}" if 0.05 <= share < 100 else "" if share < 0.05 else "100"
         assert shown[predicted, true] == expected
-    assert [label.get_text().replace("\n", " ") for label in ax.get_yticklabels()] == list(CLASSES)
+    names = [f"{number}. {name}" for number, name in enumerate(CLASSES, 1)]
+    assert [label.get_text() for label in ax.get_yticklabels()] == names
     assert panel.title == f"RNN-48: {100 * counts.trace() / counts.sum():.2f} % correct"
 
 
-def test_many_classes_have_no_numbers_and_upright_names():
-    names = [f"class {index}" for index in range(20)]
+def test_few_classes_are_named_on_both_axes():
+    part = Confusion("a", ["idle", "hard braking"], [[[3, 0], [0, 2]]])
+    (ax,) = confusion_panels([part])[0].figure.axes
+    for labels in (ax.get_xticklabels(), ax.get_yticklabels()):
+        assert [label.get_text() for label in labels] == ["idle", "hard\nbraking"]
+
+
+def test_many_classes_are_numbered_and_have_no_percentages():
+    names = [f"class {index}" for index in range(19)] + [
+        "a class with a name that would take all the room there is"
+    ]
     part = Confusion("a", names, [np.eye(20, dtype=int).tolist()])
     (panel,) = confusion_panels([part])
     assert len(panel.figure.axes[0].texts) == 0
-    assert panel.figure.axes[0].get_xticklabels()[0].get_rotation() == 90
+    assert panel.figure.axes[0].get_xticklabels()[19].get_text() == "20"
+    assert panel.figure.axes[0].get_yticklabels()[19].get_text() == "20. a class with a name that woul…"
 
 
 def test_names_are_broken_where_lines_come_out_shortest():
@@ -65,7 +76,7 @@ def test_signals_are_grouped_by_their_last_word():
     assert found == [("body acc", [("x", 0), ("y", 1)]), ("gyro", [("x", 2), ("y", 3)])]
     assert shared_names(found) == ["x", "y"]
     found = signal_groups(["signal 1", "signal 2", "signal 3", "signal 4", "signal 5"])
-    assert [len(members) for _, members in found] == [3, 2]
+    assert found == [(f"signal {number}", [(f"signal {number}", number - 1)]) for number in range(1, 6)]
     assert shared_names(signal_groups(["speed", "heading"])) == []
 
 
@@ -79,4 +90,4 @@ def test_window_draws_its_signals_and_the_depth_beneath():
     found = [next(height for left, right, height in bars if left < step < right) for step in range(1, 129)]
     np.testing.assert_array_equal(found, part.depth)
     assert depth.get_title(loc="left") == "inner steps, mean of the 2 layers"
-    assert panel.title.startswith("✗ walking predicted as walking upstairs: ")
+    assert panel.title.startswith("✗ walking, predicted as walking upstairs with probability ")

@@ -42,7 +42,7 @@ def test_true_depth_is_hollow_where_it_rests_on_few(report):
     (ax,) = true_depth_panel([line]).figure.axes
     assert ax.lines[0].get_ydata().tolist() == [1.0, 2.0, 2.5]
     assert [drawn.get_xdata().tolist() for drawn in ax.lines[1:3]] == [[1, 2], [3]]
-    assert rise(line) == "a: 1.0 inner steps where the generator took 1, 2.0 where it took 2."
+    assert rise(line) == "a: 1.0 inner steps where the generator takes 1, 2.0 where it takes 2."
 
 
 def test_early_curves_are_drawn_in_the_unit_of_the_metric(report):
@@ -91,8 +91,8 @@ def test_words_have_mean_depth_above_and_perplexity_beneath():
 
 
 def test_groups_that_take_the_same_depth_are_said_to():
-    assert extremes(WordGroups(*GROUPS)) == "m spends all but the same on each group, 1.00."
-    effective = "m spends all but the same on each group, 1.00, and effectively from 0.50 (b) to 0.62 (a)."
+    assert extremes(WordGroups(*GROUPS)) == "m takes nearly the same in each group, 1.00."
+    effective = "m takes nearly the same in each group, 1.00; effective depth is from 0.50 (b) to 0.62 (a)."
     assert extremes(WordGroups(*GROUPS, effective=[0.625, 0.5])) == effective
 
 

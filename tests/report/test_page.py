@@ -79,7 +79,7 @@ def full():
 
 
 def bare(**parts):
-    return render(Report("t", "", {}, figure1=False, **parts))
+    return render(Report("t", "", {}, own=True, **parts))
 
 
 def test_table_has_ours_the_paper_s_and_the_floor():
@@ -105,7 +105,7 @@ def test_diverged_seed_is_named_and_never_the_best():
     assert "<strong>0.002" not in text
     row.update(mean=None, std=None)
     page = Page(render(bare_report(results=stored)))
-    assert page.row("RNN-20")[1] == "divergedthe others 0.002 ± 0.001"
+    assert page.row("RNN-20")[1] == "divergedthe others 0.00200 ± 0.00100"
     assert page.row("RNN-20")[3] == "–"
     row.update(values=[None, math.inf], mean=math.nan)
     page = Page(render(bare_report(results=stored)))
@@ -129,7 +129,7 @@ def test_all_text_is_escaped():
         measured_on=EVIL,
         loss_name=EVIL,
         windows_chosen=EVIL,
-        figure1=False,
+        own=True,
         curves=[
             Curve(EVIL, [1, 2], [[1e-3, 1e-3]], [[2e-3, 1e-3]], [[1, 2]], seconds=[1, 2]),
             Curve(EVIL, [1], None, None, None, [[1.0]]),
@@ -159,7 +159,7 @@ def test_all_text_is_escaped():
 
 
 def test_page_without_any_section():
-    page = Page(render(Report("Title", "", {}, figure1=False)))
+    page = Page(render(Report("Title", "", {}, own=True)))
     assert page.text == "Title Title"
     assert page.ids == []
 
@@ -248,7 +248,8 @@ def test_long_examples_and_single_points():
     )
     assert "nan" not in page.text
     assert page.row("diverged")[-1] == "diverged"
-    assert [row[-2:] for row in page.rows if row[0] == "a: two"] == [["–", "–"], ["–", "0"]]
+    of_class = [["–", "–", "–", "0"], ["0", "0"], ["–", "–", "0"]]  # metrics, counts, depth
+    assert [row[1:] for row in page.rows if row[0] == "two"] == of_class
 
 
 def test_letters_that_matplotlib_s_font_lacks():
@@ -276,8 +277,8 @@ def test_how_far_gates_were_open():
         ("b: 1.5 inner steps of 4, predicted with 25 %", "b<sub>1.50</sub>"),
     ]
     page = Page(text)
-    assert "each word took 4 by count" in page.text
-    assert "spends the same" not in page.text
+    assert "Counted, each word took 4 inner steps" in page.text
+    assert "takes the same" not in page.text
     groups = ("m", ["a", "b"], ["1", "2"], [[0, 50], [0, 60]], [3.0, 4.0], [5.0, 6.0])
     page = Page(bare(frequencies=[WordGroups(*groups, effective=[0.625, 0.5])]))
     assert page.row("m: a") == ["m: a", "1.000 ± 0.000", "0.625", "3.000", "5.000", "50"]
@@ -290,7 +291,7 @@ def test_letters_have_their_depth_in_a_list_and_one_depth_for_all_is_said():
     assert "·" in Page(text).text
     assert "<sub>" not in text
     page = Page(bare(passages=[Passage("m", ["a", "b"], [3, 3], [0.1, 0.2])]))
-    assert "spends the same on all of them, 3; a larger depth penalty" in page.text
+    assert "takes the same number at each, 3; a larger depth penalty" in page.text
 
 
 def test_tables_of_the_paper_have_the_difference():
@@ -302,12 +303,12 @@ def test_tables_of_the_paper_have_the_difference():
 
 
 def test_depth_that_is_the_same_for_all_classes_is_said_and_not_drawn():
-    report = dataclasses.replace(classified_report(), figure1=False, confusions=(), curves=(), windows=())
+    report = dataclasses.replace(classified_report(), own=True, confusions=(), curves=(), windows=())
     page = Page(render(report))
-    assert "Only in the table, for spending the same on every class: EI-REHN-48." in page.text
+    assert "Only in the table, as depth is the same for every class: EI-REHN-48." in page.text
     assert page.row("EI-REHN-48: laying")[2:] == ["4.000 ± 0.000", "537"]
     page = Page(render(dataclasses.replace(report, class_depths=report.class_depths[:1])))
-    assert "EI-REHN-48 spends the same on every class, 4.00." in page.text
+    assert "EI-REHN-48 takes 4.00 inner steps for every class." in page.text
 
 
 @pytest.mark.parametrize("validated", [True, False])
@@ -317,16 +318,16 @@ def test_page_of_classifiers(validated):
     sections = {"results", "training", "confusion", "depth", "class-depth", "windows", "savings", "early"}
     assert sections <= set(page.ids)
     assert {row[0] for row in page.rows} >= set(classified_sample.NAMES)
-    for absent in ("nan", "floor", "only the loss is known" if validated else "validation chose"):
+    for absent in ("nan", "floor", "only the training loss is known" if validated else "best validation"):
         assert absent not in page.text
-    chosen = "epoch that validation chose" if validated else "last epoch"
+    chosen = "epoch with the best validation result" if validated else "last epoch"
     assert f"each at the {chosen}. Higher is better" in page.text
     assert ("last epoch" in page.row("model")) == validated
-    assert "Where a network has several layers, each counts by itself" in page.text
+    assert "With several layers, each is counted separately" in page.text
 
 
 def test_what_depth_is_spent_on_comes_first_where_depth_differs():
-    report = dataclasses.replace(bare_report(), windows=classified_report().windows)
+    report = dataclasses.replace(bare_report(), own=False, windows=classified_report().windows)
     same = [dataclasses.replace(window, depth=[3.0] * len(window.depth)) for window in report.windows]
     flat = dataclasses.replace(report, windows=same)
     passage = Passage("EI-REHN-9", ["one", "two"], [1.2, 2.1], [None, 0.5])
@@ -339,6 +340,8 @@ def test_what_depth_is_spent_on_comes_first_where_depth_differs():
     ):
         ids = Page(render(given)).ids
         assert (ids.index(section) < ids.index("results")) == leads
+        ids = Page(render(dataclasses.replace(given, own=True))).ids
+        assert ids.index(section) < ids.index("results")
 
 
 @pytest.mark.parametrize("letters", [False, True])
@@ -348,7 +351,7 @@ def test_page_of_language_models(letters):
     assert {"tables", "training", "depth", "passages", "frequency", "position", "early"} <= set(page.ids)
     assert {row[0] for row in page.rows} >= {*language_sample.NAMES, PENALISED}
     assert page.text.count("Measured on the first 9 200 of 82 429 words") == 5
-    assert "by time of training" in page.text
+    assert "by training time" in page.text
     assert TEXT[0] in page.text
 
 

@@ -18,7 +18,13 @@ def test_every_seed_and_the_paper_stand_in_the_row_of_their_model():
     paper = [line for line in ax.lines if line.get_marker() == "|"]
     assert float(paper[0].get_xdata()[0]) == pytest.approx(1.01)
     assert [label.get_text() for label in ax.get_yticklabels()] == [row.label for row in rows]
-    assert "RNN-20: ours 0.800, paper 1.01" in panel.alt
+    assert "RNN-20: 0.800, paper 1.01" in panel.alt
+
+
+def test_a_far_baseline_is_in_the_figure():
+    rows = results_table(results())
+    (ax,) = seeds_panel(rows, math.nan, METRICS["mse"], 0.5).figure.axes
+    assert ax.get_xlim()[1] > 500
 
 
 def test_mean_is_over_the_seeds_that_have_not_diverged():

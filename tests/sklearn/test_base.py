@@ -197,7 +197,7 @@ def test_predictions_by_fewer_inner_steps() -> None:
     assert not np.allclose(classes.predict_proba(x, max_depth=1), classes.predict_proba(x))
     with pytest.raises(ValueError, match="max_depth must be"):
         model.predict(x, max_depth=0)
-    with pytest.raises(ValueError, match=r"early is for networks of several inner steps"):
+    with pytest.raises(ValueError, match=r"early needs a network with several inner steps"):
         ElasticRegressor(**{**QUICK, "max_depth": 1}, early=0.5).fit(x, y)
     with pytest.raises(ValueError, match="exceed the network's depth of 2, got 3"):
         ElasticRegressor(**QUICK, kind="RHN").fit(x, y).predict(x, max_depth=3)

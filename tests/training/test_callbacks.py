@@ -51,7 +51,7 @@ def test_a_training_whose_every_step_is_skipped_stops_and_says_so(tmp_path: Path
     assert [text.split(".")[0] for text in texts] == [
         *(f"small-srehn, seed {seed}: 3 of the 4 steps of epoch 1 were skipped {BECAUSE}" for seed in (0, 1)),
         *(
-            f"small-srehn, seed {seed}: training stopped after epoch 2: no step of it had a finite gradient"
+            f"small-srehn, seed {seed}: training stopped after epoch 2: none of its steps had a finite gradient"
             for seed in (0, 1)
         ),
     ]
@@ -79,7 +79,7 @@ def test_other_seeds_go_on_and_a_stopped_one_keeps_its_values(
     alone = train(small(seeds=(0,), **options), tmp_path / "alone")
     spoil(monkeypatch, {1: set(range(STEPS, 2 * STEPS))})  # the second epoch
     events: list[Event] = []
-    with pytest.warns(UnstableTraining, match="seed 1: training stopped after epoch 2: no step of it"):
+    with pytest.warns(UnstableTraining, match="seed 1: training stopped after epoch 2: none of its steps"):
         result = train(small(seeds=(0, 1), **options), tmp_path / "both", tell=events.append)
     assert result["stopped_epoch"] == [None, 2]
     assert result["values"][0] == pytest.approx(alone["values"][0], rel=1e-9)

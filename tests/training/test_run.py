@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from helpers.small import small
 from eirehn._internal.files import RunError, read_json, write_json
 from eirehn.data.vocabulary import Vocabulary
 from eirehn.training.run import RunFolder
-from eirehn.training.trainer import train
+from eirehn.training.trainer import train, with_more_epochs
 
 
 def test_a_run_of_another_recipe_is_refused(tmp_path: Path) -> None:
@@ -34,9 +35,26 @@ def test_a_run_of_another_recipe_is_refused(tmp_path: Path) -> None:
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir() if path.is_file()} == before
 
 
+def test_the_commands_that_trained_a_run_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first, and each that changed the number of epochs; not one that resumed or repeated it."""
+    recipe = small(epochs=1)
+    train(recipe, tmp_path / "python")
+    assert RunFolder(tmp_path / "python").commands() == []
+    run = tmp_path / "run"
+    for line in ("train --data 'my file.csv'", "train --resume run"):
+        monkeypatch.setattr(sys, "argv", ["/usr/bin/eirehn", *shlex.split(line)])
+        train(recipe, run)
+    monkeypatch.setattr(sys, "argv", ["/lib/eirehn/__main__.py", "train", "--resume", "run", "--epochs=2"])
+    train(with_more_epochs(run, 2), run)
+    assert RunFolder(run).commands() == [
+        "eirehn train --data 'my file.csv'",
+        "eirehn train --resume run --epochs=2",
+    ]
+
+
 def test_a_folder_of_something_else_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
-    with pytest.raises(RunError, match="is not empty and holds no run"):
+    with pytest.raises(RunError, match="is not empty and is not a run folder"):
         train(small(), tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]  # and nothing is left beside it
     with pytest.raises(RunError, match="is a file, not a run folder"):

@@ -210,16 +210,18 @@ def test_a_head_of_another_size_starts_afresh(trained: Path, monkeypatch: pytest
     monkeypatch.setitem(config.DATA, Sums.kind, Sums)
     monkeypatch.setattr(Sums, "output_size", 3)
     values = read_values(trained / "best.safetensors")
-    with pytest.warns(UserWarning, match="head.bias, head.weight do not fit those of .* and start afresh"):
+    with pytest.warns(
+        UserWarning, match="head.bias, head.weight do not fit those of .* and are initialised afresh"
+    ):
         found = started(with_data(small(seeds=(3, 5)), Sums()), trained)
     assert found["head.weight"].shape == (2, 3, 5)
     assert all(torch.equal(found[name], values[name]) for name in found if name.startswith("body."))
 
 
 def test_what_does_not_fit(trained: Path, tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"recurrent layers of .* are of another form"):
+    with pytest.raises(RunError, match=r"recurrent layers of .* differ in kind, size or depth"):
         started(with_network(small(), hidden_size=6), trained)
-    with pytest.raises(RunError, match="holds no trained model"):
+    with pytest.raises(RunError, match="no trained model"):
         train(replace(small(), init=str(tmp_path / "none")), tmp_path / "new")
     assert not (tmp_path / "new").exists()
 

@@ -1,1 +1,1 @@
-"""Checks of arguments and atomic files, for all packages."""
+"""Checks of arguments and atomic files, for all modules."""

@@ -1,11 +1,11 @@
-"""What to say where a library is missing that comes with an extra of the package."""
+"""Messages about missing libraries of the package's extras."""
 
 from __future__ import annotations
 
 import importlib.util
 
 EXTRAS = {"matplotlib": "report", "jinja2": "report", "sklearn": "sklearn", "optuna": "compare"}
-"""Of all other libraries it is `train`."""
+"""All other libraries are in `train`."""
 
 
 def missing(module: str) -> str:

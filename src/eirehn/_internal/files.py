@@ -1,4 +1,4 @@
-"""Writing files so that nothing is ever half written, and reading them back with errors that name the file."""
+"""Atomic writing of files, and reading with errors that name the file."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from typing import IO, Any
 
 
 class RunError(Exception):
-    """Something outside the program is in the way: a folder, a file, a disk. The message is one line for a user."""
+    """An error outside the program, such as in a file or folder. The message is one line for a user."""
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file to write to that takes the place of `path` when all of it is on the disk, and not before."""
+    """A file to write to, which replaces `path` when it is completely written."""
     if path.exists() and not path.is_file():
-        raise RunError(f"cannot write {path}: it is a folder or a device, no file")
+        raise RunError(f"cannot write {path}: it is a folder or a device, not a file")
     draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}.tmp")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,7 +44,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, content: Any) -> None:
-    """As JSON, with null for NaN and the infinities, which JSON does not have."""
+    """Writes JSON, with null for NaN and infinity, which JSON does not have."""
     write_text(path, json.dumps(_numbers(content), indent=1, ensure_ascii=False, allow_nan=False) + "\n")
 
 
@@ -66,8 +66,7 @@ def read_json(path: Path) -> Any:
 
 
 def lock(file: IO[bytes], patience: float = 0.0) -> bool:
-    """Whether the file is now this process's own, after at most `patience` seconds. The system lets go when it is
-    closed or the process ends."""
+    """Whether the file could be locked within `patience` seconds. The lock ends with the file or the process."""
     until = time.monotonic() + patience
     while not (held := _lock(file)) and time.monotonic() < until:
         time.sleep(0.1)
@@ -90,7 +89,7 @@ def _lock(file: IO[bytes]) -> bool:
 
 
 def _sync_folder(folder: Path) -> None:
-    with suppress(OSError):  # not every system lets a folder be opened
+    with suppress(OSError):  # not possible on every system
         descriptor = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 from .._internal.extras import need
@@ -20,4 +21,7 @@ def report(given: list[str]) -> None:
     need("jinja2", "matplotlib")
     from ..experiments.reproduce import report_on
 
-    print(f"report: {report_on(asked.runs, asked.out, command=as_command(['report', *given]))}")
+    def tell(line: str) -> None:
+        print(f"eirehn: {line} …", file=sys.stderr)
+
+    print(f"report: {report_on(asked.runs, asked.out, command=as_command(['report', *given]), tell=tell)}")

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from .._internal.files import RunError
 
-if TYPE_CHECKING:  # `import eirehn` comes here, and these parts of NumPy take a while
+if TYPE_CHECKING:  # keeps `import eirehn` fast
     import numpy.typing as npt
 
 Floats: TypeAlias = "npt.NDArray[np.float64]"
@@ -135,6 +135,10 @@ class Scaling:
         # In double precision, as are the outputs: a small change of a large number would vanish otherwise.
         return ((x.double() - _double(self.mean, x)) / _double(self.scale, x)).to(like.dtype)
 
+    def signals(self, x: Tensor) -> Tensor:
+        """Inputs of the model in the units of the data."""
+        return x.double() * _double(self.scale, x) + _double(self.mean, x)
+
     def outputs(self, prediction: Tensor) -> Tensor:
         """Scales predictions back.
 
@@ -158,21 +162,21 @@ def _double(values: tuple[float, ...], like: Tensor) -> Tensor:
 
 
 def sent(array: Floats, like: Tensor) -> Tensor:
-    """`array` in the dtype and on the device of `like`, without waiting for a GPU to take it."""
+    """`array` in the dtype and on the device of `like`, without synchronising."""
     tensor = torch.from_numpy(array).to(like.dtype)
     return tensor.pin_memory().to(like.device, non_blocking=True) if like.is_cuda else tensor
 
 
 def check_single(values: Tensor, what: str) -> None:
-    """That numbers which were finite still are, in single precision."""
+    """Raises an error if numbers are not finite in single precision."""
     if not values.isfinite().all():
         raise ValueError(
-            f"{what} has values that are too large for single precision, or too far from those trained on"
+            f"{what} has values that are too large for single precision, or too far from those in training"
         )
 
 
 def padded(x: Sequence[npt.NDArray[Any]], dtype: npt.DTypeLike = np.float32) -> tuple[Tensor, Tensor]:
-    """Sequences (T, X), each T its own, as (N, T, X) with zeros at their ends, and their lengths (N,)."""
+    """Sequences (T, X) of different lengths as (N, T, X), padded with zeros, and their lengths (N,)."""
     lengths = [len(each) for each in x]
     out = np.zeros((len(x), max(lengths), x[0].shape[1]), dtype)
     for row, each in zip(out, x, strict=True):
@@ -181,17 +185,17 @@ def padded(x: Sequence[npt.NDArray[Any]], dtype: npt.DTypeLike = np.float32) -> 
 
 
 def moments(values: Floats, standardise: bool = True) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """What to subtract from each column of `values` (rows, X) and to divide it by: its mean and its deviation, 1
-    for one that does not vary; or 0 and 1 for all of them."""
+    """The shift and the scale of each column of `values` (rows, X): its mean and its standard deviation, or 1 for a
+    constant one; 0 and 1 for all without `standardise`."""
     if not standardise:
         return (0.0,) * values.shape[1], (1.0,) * values.shape[1]
     with np.errstate(over="ignore", invalid="ignore"):
         mean, scale = values.mean(0), values.std(0)
     if not np.isfinite(mean).all() or not np.isfinite(scale).all():
         raise ValueError(
-            f"values are too large to standardise, up to {np.abs(values).max():.3g}: divide them before"
+            f"values are too large to standardise, up to {np.abs(values).max():.3g}: scale them down first"
         )
-    # A constant has a deviation of rounding errors.
+    # The deviation of a constant can be a rounding error.
     varies = scale > 1e-12 * np.abs(values).max(0)
     return tuple(mean.tolist()), tuple(np.where(varies, scale, 1.0).tolist())
 
@@ -211,9 +215,9 @@ def standardised(
         x: sequences, N of (T, X).
         target: numbers (N, O), which are standardised too, or classes (N,), which are not.
         parts: the indices of their sequences; only the first must have some.
-        standardise: False to leave all units as they are.
-        ragged: keep the lengths of the sequences, which differ.
-        names: what errors call `x` and `target`.
+        standardise: False to keep the units.
+        ragged: whether the lengths of the sequences differ.
+        names: of `x` and `target` in error messages.
     """
     scaling = Scaling(*moments(np.concatenate([x[row] for row in parts[0]], dtype=np.float64), standardise))
     with np.errstate(over="ignore"):
@@ -234,15 +238,15 @@ def standardised(
 
 
 DAMAGED_ARRAY = (ValueError, EOFError, SyntaxError, tokenize.TokenError)
-"""What NumPy raises where the header or the content of an array is damaged."""
+"""NumPy's errors for damaged arrays."""
 
 
 def load_npz(path: Path, most_bytes: int) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of an npz file from anywhere: no pickles, and no more bytes than `most_bytes`."""
+    """The arrays of an untrusted npz file: no pickles, and at most `most_bytes` bytes."""
     try:
         with zipfile.ZipFile(path) as archive:
             if (total := sum(member.file_size for member in archive.infolist())) > most_bytes:
-                raise RunError(f"{path} is refused: it would unpack to {total:,} bytes")
+                raise RunError(f"{path} is too large: it unpacks to {total:,} bytes")
         with np.load(path, allow_pickle=False) as file:
             return {name: _array(path, file, name) for name in file.files}
     except OSError as error:
@@ -270,18 +274,18 @@ FileState = tuple[int, int]
 
 
 def file_state(path: Path) -> FileState:
-    """Size and time of change, by which a file that has changed is recognised."""
+    """Size and modification time, to recognise a changed file."""
     try:
         found = path.stat()
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
     if stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode):
-        raise RunError(f"{path} is a pipe: it is read more than once, so it must be a file")
+        raise RunError(f"{path} is a pipe; it must be a file, as it is read more than once")
     return found.st_size, found.st_mtime_ns
 
 
 def checksum(path: Path) -> str:
-    """SHA-256 of a file that may be large: not computed again while the file stays as it is."""
+    """SHA-256 of a file, computed again only when it has changed."""
     return _checksum(path.absolute(), file_state(path))
 
 

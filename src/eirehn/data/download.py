@@ -1,4 +1,4 @@
-"""Where data sets are kept, and how published ones get there."""
+"""The folder of data sets, and downloads to it."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ need("platformdirs")
 import platformdirs  # noqa: E402
 
 CHUNK = 1 << 18
-TIMEOUT = 30.0  # seconds without a byte
+TIMEOUT = 30.0  # seconds without data
 LARGEST = 1 << 30
-"""Bytes that a file whose size is not published may have."""
+"""Most bytes of a file whose size is not published."""
 
 
 def data_dir() -> Path:
-    """`EIREHN_DATA_DIR`, or `eirehn` where this platform keeps the data of programs."""
+    """`EIREHN_DATA_DIR`, or `eirehn` in the platform's folder for data."""
     return _folder("EIREHN_DATA_DIR", platformdirs.user_data_path("eirehn", appauthor=False))
 
 
 def cache_dir() -> Path:
-    """`EIREHN_CACHE_DIR`, or `eirehn` where this platform keeps caches."""
+    """`EIREHN_CACHE_DIR`, or `eirehn` in the platform's folder for caches."""
     return _folder("EIREHN_CACHE_DIR", platformdirs.user_cache_path("eirehn", appauthor=False, opinion=False))
 
 
@@ -38,15 +38,15 @@ def _folder(variable: str, default: Path) -> Path:
     if chosen := os.environ.get(variable):
         return Path(chosen)
     if not default.is_absolute():
-        raise RunError(f"there is no home folder to keep data in; set {variable}")
+        raise RunError(f"there is no home folder for data; set {variable}")
     return default
 
 
 def kept(name: str, file: str) -> Path:
-    """The path of a data set's file, which must be there."""
+    """The path of a data set's file, which must exist."""
     path = data_dir() / name / file
     if not path.is_file():
-        raise RunError(f"{path} is not there; get it with `eirehn data {name}`, or set EIREHN_DATA_DIR")
+        raise RunError(f"{path} is missing; get it with `eirehn data {name}`, or set EIREHN_DATA_DIR")
     return path
 
 
@@ -57,7 +57,7 @@ class Remote:
     name: str
     url: str
     digest: str
-    """As `sha256:…`, or `md5:…` where no other is published."""
+    """As `sha256:…`, or `md5:…` where only that is published."""
     size: int | None = None
     """In bytes, where it is published."""
 
@@ -66,13 +66,13 @@ class DownloadError(RunError):
     """A file cannot be downloaded."""
 
     def __init__(self, what: str) -> None:
-        super().__init__(f"{what}; get it by other means and give --from PATH")
+        super().__init__(f"{what}; download it by other means and give its path with --from PATH")
         self.what = what
 
 
 def fetch(remotes: Sequence[Remote], folder: Path) -> Path:
-    """The first of several files, each as good as the others, that can be downloaded to `folder` and has the
-    published checksum. Nothing is left of the others."""
+    """The first of several equivalent files that can be downloaded to `folder` and has the published checksum. The
+    others are deleted."""
     failed = []
     for remote in remotes:
         try:
@@ -88,7 +88,7 @@ def _retrieve(remote: Remote, folder: Path) -> Path:
         import requests
     except ImportError as error:
         raise RunError(f"downloads need {error.name}: pip install 'eirehn[train]'") from error
-    pooch.get_logger().setLevel(logging.WARNING)  # a download that goes well says nothing
+    pooch.get_logger().setLevel(logging.WARNING)  # no output for successful downloads
     http = pooch.HTTPDownloader(progressbar=sys.stderr.isatty(), chunk_size=CHUNK, timeout=TIMEOUT)
 
     def download(url: str, out: str, _: object) -> None:
@@ -98,15 +98,15 @@ def _retrieve(remote: Remote, folder: Path) -> Path:
     try:
         return Path(pooch.retrieve(remote.url, remote.digest, remote.name, folder, downloader=download))
     except requests.HTTPError as error:
-        answer: Any = error.response  # there is one: the server has refused
+        answer: Any = error.response  # the server has refused
         reason = f"HTTP {answer.status_code} {answer.reason}"
     except requests.exceptions.ChunkedEncodingError:
-        reason = "the connection broke off"
+        reason = "the connection was lost"
     except requests.exceptions.SSLError as error:
         reason = f"its certificate cannot be verified: {error}"
     except (requests.Timeout, requests.ConnectionError) as error:
         stalled = "timed out" in str(error).lower()
-        reason = f"timed out: nothing came for {TIMEOUT:g} s" if stalled else "no network, or no such host"
+        reason = f"timed out: no data for {TIMEOUT:g} s" if stalled else "no network, or no such host"
     except (requests.RequestException, ValueError) as error:  # ValueError: of another size or digest
         reason = str(error)
     except OSError as error:
@@ -115,7 +115,7 @@ def _retrieve(remote: Remote, folder: Path) -> Path:
 
 
 class _Bounded:
-    """A file that takes so many bytes and no more."""
+    """A file that accepts a limited number of bytes."""
 
     def __init__(self, file: IO[bytes], room: int) -> None:
         self.file, self.room = file, room
@@ -123,7 +123,7 @@ class _Bounded:
     def write(self, chunk: bytes) -> int:
         self.room -= len(chunk)
         if self.room < 0:
-            raise ValueError("it gives more bytes than the published file has")
+            raise ValueError("it has more bytes than the published file")
         return self.file.write(chunk)
 
     def flush(self) -> None:

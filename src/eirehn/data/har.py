@@ -1,4 +1,4 @@
-"""UCI HAR: what a phone at the waist measures of six activities, windows of 128 steps of 9 signals."""
+"""UCI HAR: six activities measured by a phone at the waist, windows of 128 steps of 9 signals."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ CHANNELS = tuple(f"{sensor}_{axis}" for sensor in ("body_acc", "body_gyro", "tot
 SIGNALS = tuple(
     f"{name} {axis}" for name in ("body acceleration", "angular velocity", "total acceleration") for axis in "xyz"
 )
-"""As `CHANNELS`, for people."""
+"""Readable names of `CHANNELS`."""
 ACTIVITIES = ("walking", "walking upstairs", "walking downstairs", "sitting", "standing", "laying")
 REMOTES = (
     Remote(
@@ -45,7 +45,7 @@ REMOTES = (
         60_999_314,
     ),
 )
-"""The archive of today, and the one inside it, which is older: either will do."""
+"""The current archive, and the older one inside it."""
 PUBLISHED = {
     "X_train": "dfb253d683f435896a89cb554fcdef7f2f1b94ba708bf4914703d9274aefdf0f",
     "y_train": "112504dbfe3f70eef01bfa1a74fbb57cd261746705cb180a144d60a2c3f213f3",
@@ -54,7 +54,7 @@ PUBLISHED = {
     "y_test": "35d7f76e281b381afbad13d4188ba65120eae8fed6163bf83baa85383b5bdb98",
     "subject_test": "c76b8d54f3893475092811ac9812afc91c77e285b62b289bb045bb3fc71deacc",
 }
-"""`digest` of each array: a compressed file of them differs from one zlib to another, they do not."""
+"""`digest` of each array: compressed files differ between versions of zlib."""
 LICENCE = (
     "CC BY 4.0 (UCI Machine Learning Repository, data set 240, doi:10.24432/C54S4K); the README inside says that "
     "commercial use is prohibited: treat it as data for research"
@@ -67,10 +67,10 @@ STEPS, LABELS, SUBJECTS = 128, 6, 30
 LARGEST = 1 << 27
 LARGEST_TEXT = 1 << 26
 LARGEST_INNER = 1 << 28
-"""Bytes that a prepared file, a published text and the archive inside the archive may have."""
+"""Most bytes of a prepared file, of a published text and of the inner archive."""
 PLACES = ("", "UCI HAR Dataset/")
 SIGN = "train/y_train.txt"
-"""Where this file is, is the data."""
+"""The file by which the data folder is found."""
 INNER = "UCI HAR Dataset.zip"
 TRIES = 1000
 
@@ -86,7 +86,7 @@ class Windows(NamedTuple):
 
 
 class Har(NamedTuple):
-    """The published parts, as measured; nobody is in both."""
+    """The published parts; no person is in both."""
 
     train: Windows
     test: Windows
@@ -116,7 +116,7 @@ def _checked(arrays: Arrays, path: Path) -> Har:
 
 
 def digest(array: npt.NDArray[np.generic]) -> str:
-    """SHA-256 of the shape and the values in order, the lowest byte of each first, whatever machine this is."""
+    """SHA-256 of the shape and the values, in little-endian order on every machine."""
     little = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     return hashlib.sha256(f"{array.shape}".encode() + little.tobytes()).hexdigest()
 
@@ -128,7 +128,7 @@ def read_source(source: Path) -> Arrays:
         source: the archive from UCI, the zip inside it, or the folder they unpack to.
     """
     if not source.exists():
-        raise RunError(f"cannot read {source}: there is no such file or folder")
+        raise RunError(f"cannot read {source}: no such file or folder")
     try:
         if source.is_dir():
             return _read_parts(_folder(source), source)
@@ -143,7 +143,7 @@ def read_source(source: Path) -> Arrays:
 def _folder(source: Path) -> Read:
     root = next((source / place for place in PLACES if (source / place / SIGN).is_file()), None)
     if root is None:
-        raise RunError(f"{source} does not hold UCI HAR: it has no {SIGN}")
+        raise RunError(f"{source} is not UCI HAR: it has no {SIGN}")
 
     def read(path: str) -> bytes:
         with open(root / path, "rb") as file:
@@ -154,17 +154,17 @@ def _folder(source: Path) -> Read:
 
 @contextmanager
 def _zipped(file: Path | IO[bytes], source: Path, *, nested: bool = False) -> Iterator[Read]:
-    """Files of a zip, or of the zip inside it, read in place: whatever members are called, nothing is unpacked."""
+    """Files of a zip, or of the zip inside it, read without unpacking."""
     with zipfile.ZipFile(file) as archive:
         names = set(archive.namelist())
         root = next((place for place in PLACES if place + SIGN in names), None)
 
         def read(path: str, most: int = LARGEST_TEXT) -> bytes:
             if path not in names:
-                raise RunError(f"{source} is not all of UCI HAR: it has no {path}")
+                raise RunError(f"{source} is not the whole of UCI HAR: it has no {path}")
             member = archive.getinfo(path)
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise RunError(f"{source} is refused: {path} has a compression that the published file has not")
+                raise RunError(f"{source} is refused: {path} is not compressed as in the published file")
             with archive.open(member) as content:
                 return _bounded(content, path, most)
 
@@ -174,7 +174,7 @@ def _zipped(file: Path | IO[bytes], source: Path, *, nested: bool = False) -> It
             with _zipped(io.BytesIO(read(INNER, LARGEST_INNER)), source, nested=True) as inner:
                 yield inner
         else:
-            raise RunError(f"{source} does not hold UCI HAR: it has no {SIGN}")
+            raise RunError(f"{source} is not UCI HAR: it has no {SIGN}")
 
 
 def _bounded(file: IO[bytes], path: str, most: int) -> bytes:
@@ -303,7 +303,7 @@ class HarData:
 
 @lru_cache(4)
 def _standard(data: HarData) -> tuple[Floats, Floats]:
-    """What `data.load()` takes off the signals and divides them by."""
+    """The shift and the scale of each signal in `data.load()`."""
     return data._moments(data._parts(read(kept("har", FILE)))[0])
 
 
@@ -312,7 +312,7 @@ def _those(windows: Windows, which: npt.NDArray[np.int64]) -> Windows:
 
 
 def held_out_subjects(windows: Windows, count: int, seed: int) -> list[int]:
-    """`count` people, drawn by `seed`, such that every activity is done by some of them and by some of the rest."""
+    """`count` random people, such that both they and the rest do every activity."""
     people = np.unique(windows.subject)
     if count >= len(people):
         raise ValueError(f"held_out must be less than the {len(people)} people there are, got {count}")
@@ -323,7 +323,7 @@ def held_out_subjects(windows: Windows, count: int, seed: int) -> list[int]:
         out = np.isin(windows.subject, chosen)
         if not count or all(len(np.unique(windows.target[which])) == len(classes) for which in (out, ~out)):
             return [int(each) for each in chosen]
-    raise ValueError(f"no {count} people found who, and whose rest, do all {len(classes)} activities")
+    raise ValueError(f"no {count} people found such that both they and the rest do all {len(classes)} activities")
 
 
 def moved(
@@ -335,16 +335,16 @@ def moved(
     tilt: float,
     gain: float,
 ) -> tuple[Tensor, ...]:
-    """Windows (M, B, T, frame · 9) as if the phone had sat a little differently, and the move a little stronger.
+    """Windows (M, B, T, frame · 9), randomly rotated and scaled.
 
-    The signals are three vectors in space, which turn together. `mean` and `scale` are what has been taken off them
-    and what they have been divided by.
+    The signals are three vectors in space, which are rotated together. `mean` and `scale` are those of their
+    standardisation.
     """
     x, *rest = batch
     turns = np.stack([_turns(each, x.size(1), tilt, gain) for each in random])  # (M, B, 3, 3)
     matrix, middle, unit = (sent(each, x) for each in (turns, mean.reshape(3, 3), scale.reshape(3, 3)))
     vectors = x.unflatten(3, (-1, 3, 3)) * unit + middle  # (M, B, T, frame, 3 vectors, 3)
-    # Not a matrix product, which rounds differently from processor to processor.
+    # Not a matrix product: its rounding depends on the processor.
     axes = zip(vectors.unbind(-1), matrix[:, :, None, None, None].unbind(-1), strict=True)
     x, y, z = (value.unsqueeze(-1) * axis for value, axis in axes)  # (M, B, T, frame, 3 vectors, 3)
     turned = x + y + z

@@ -33,11 +33,11 @@ ARCHIVE = Remote(
     "http://www.fit.vutbr.cz/~imikolov/rnnlm/simple-examples.tgz",
     "md5:30177ea32e27c525793142b6bf2c8e2d",
 )
-"""Where all three are, among much else."""
+"""An archive with all three, and more."""
 PLACES = (".", "data", "simple-examples/data")
 MOST_MEMBERS = 10_000
 LARGEST_TOTAL = 1 << 30
-"""Bytes of all members of an archive together."""
+"""Most bytes of all members of an archive."""
 LICENCE = (
     "text of the Linguistic Data Consortium (Treebank-3, LDC99T42), for research use only and not to be passed on"
 )
@@ -75,7 +75,7 @@ def _matches(path: Path, remote: Remote) -> bool:
 
 
 def complete(folder: Path) -> bool:
-    """Whether all files are there; one that is there and is another file is an error."""
+    """Whether all files exist; a file with another content is an error."""
     for remote in REMOTES:
         path = folder / remote.name
         if path.exists() and not _matches(path, remote):
@@ -84,7 +84,7 @@ def complete(folder: Path) -> bool:
 
 
 def download(folder: Path) -> Path:
-    """What `prepare` takes, in `folder`: the three files from where each is by itself, or else the archive."""
+    """Downloads to `folder` what `prepare` takes: the three files, or else the archive."""
     try:
         for remote in REMOTES:
             fetch([remote], folder)
@@ -97,9 +97,9 @@ def download(folder: Path) -> Path:
 
 
 def prepare(source: Path, folder: Path) -> None:
-    """Copies the three files out of a folder or the archive; none, unless all of them are the published ones."""
+    """Copies the three files from a folder or the archive, if all of them are the published ones."""
     if not source.exists():
-        raise RunError(f"cannot read {source}: there is no such file or folder")
+        raise RunError(f"cannot read {source}: no such file or folder")
     sizes = {remote.name: remote.size or 0 for remote in REMOTES}
     contents = _in_folder(source, sizes) if source.is_dir() else _in_tar(source, sizes)
     for remote in REMOTES:
@@ -128,7 +128,7 @@ def _in_folder(source: Path, sizes: Mapping[str, int]) -> dict[str, bytes]:
 
 
 def _in_tar(source: Path, sizes: Mapping[str, int]) -> dict[str, bytes]:
-    """Read in place: nothing is unpacked, whatever its members are called."""
+    """Read without unpacking."""
     found, total = {}, 0
     try:
         with tarfile.open(source, "r|*") as archive:

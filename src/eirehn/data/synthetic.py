@@ -1,4 +1,4 @@
-"""The synthetic task: a planar rotation repeated as often as its own radius says, seen through noise."""
+"""The synthetic task: a noisy rotation in the plane, repeated as often as the radius determines."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from .._internal.checks import finite, non_negative_int, positive_int
 from .dataset import Augment, Split, Splits, sent
 
 NOISE_STD = 0.056
-"""Not the 0.1 of the paper's text: with that no predictor, not even one that knows the hidden state, reaches the
-errors the paper prints. 0.056 gives its LSTM and RHN rows (a uniform draw on ±0.1 has 0.0577)."""
+"""Not 0.1 as in the paper's text: with that no predictor, not even one that knows the hidden state, reaches the
+errors in the paper. 0.056 gives the errors of its LSTM and RHN (a uniform distribution on ±0.1 has 0.0577)."""
 BAYES_FLOOR = 0.00042836254815789055
 """Mean squared error of the best possible predictor at `NOISE_STD`, by `python benchmarks/bayes_floor.py`."""
 
@@ -36,7 +36,7 @@ def synthetic(
     noise_std: float = NOISE_STD,
     seed: int = 0,
 ) -> Synthetic:
-    """Algorithm 2 of the paper as printed: `count` sequences of `steps` points, the same for the same seed.
+    """Algorithm 2 of the paper: `count` sequences of `steps` points, the same for the same seed.
 
     A depth can exceed `max_depth`: `‖h‖²` reaches 2, and the algorithm does not clip it.
     """
@@ -66,14 +66,14 @@ _TURNS = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])  # cosine 
 
 
 def turned(x: Tensor, quarters: Tensor) -> Tensor:
-    """Sequences (…, T, 2) turned about the origin by 90 degrees as often as `quarters` (…), on the CPU, says."""
+    """Sequences (…, T, 2) rotated about the origin by 90 degrees times `quarters` (…), which is on the CPU."""
     cos, sin = sent(_TURNS[quarters.numpy()], x)[..., None, :].unbind(-1)  # (…, 1)
     first, second = x.unbind(-1)
     return torch.stack([cos * first - sin * second, sin * first + cos * second], -1)
 
 
 def turned_at_random(batch: Sequence[Tensor], random: Sequence[np.random.Generator]) -> tuple[Tensor, ...]:
-    """The inputs and targets of a batch, (M, B, T, 2) each, turned alike."""
+    """The inputs and targets of a batch, (M, B, T, 2) each, rotated alike."""
     count = batch[0].size(1)
     quarters = torch.from_numpy(np.stack([each.integers(4, size=count) for each in random]))
     return tuple(turned(part, quarters) for part in batch)
@@ -99,9 +99,9 @@ class SyntheticData:
     test: int = 1000
     """Sequences for the test, which gives the result."""
     seed: int = 0
-    """The same seed gives the same sequences."""
+    """Seed of the generator."""
     turn: bool = False
-    """Turn each training sequence by 0, 90, 180 or 270 degrees each time it is drawn: a symmetry of the task."""
+    """Augmentation: rotate each training sequence by 0, 90, 180 or 270 degrees, a symmetry of the task."""
 
     kind: ClassVar[str] = "synthetic"
     task = "regression"

@@ -31,13 +31,14 @@ class Division(NamedTuple):
 
 
 class Content(NamedTuple):
-    """All that a file gives."""
+    """The content of a file, read and divided."""
 
     splits: Splits
     scaling: Scaling
     classes: tuple[int | str, ...]
     weights: tuple[float, ...] | None
     division: Division
+    signals: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,7 @@ class FileData:
     channels: int = 1
     """Values per time step in a wide file."""
     ragged: bool = False
-    """Let a sequence end where only missing values follow, in a wide or an npz file."""
+    """In a wide or npz file, end a sequence where only missing values follow."""
     delimiter: str = ","
     """Delimiter of a CSV file; `tab` for tabs."""
     encoding: str = "utf-8"
@@ -106,19 +107,19 @@ class FileData:
         finite("validation", self.validation, least=0.0)
         finite("test", self.test, least=0.0)
         if self.test == 0:
-            raise ValueError("test must be above 0: there is no result otherwise")
+            raise ValueError("test must be above 0: the result is measured on test data")
         if self.validation + self.test >= 1:
             raise ValueError(
-                f"validation and test must leave something to train on, got {self.validation} and {self.test}"
+                f"validation and test must be less than 1 together, got {self.validation} and {self.test}"
             )
         non_negative_int("seed", self.seed)
         positive_int("channels", self.channels)
         boolean("ragged", self.ragged)
         boolean("standardise", self.standardise)
         if len(self.delimiter) != 1 and self.delimiter != "tab":
-            raise ValueError(f"delimiter must be one letter or `tab`, got {self.delimiter!r}")
+            raise ValueError(f"delimiter must be one character or `tab`, got {self.delimiter!r}")
         if self.class_weights != "none" and self.task != "classification":
-            raise ValueError("class_weights are for a classification")
+            raise ValueError("class_weights are for classification")
 
     @property
     def input_size(self) -> int:
@@ -133,6 +134,11 @@ class FileData:
     def classes(self) -> tuple[int | str, ...]:
         """The names of the classes, in the order of the outputs."""
         return self._content().classes
+
+    @property
+    def signals(self) -> tuple[str, ...]:
+        """The names of the inputs."""
+        return self._content().signals
 
     @property
     def scaling(self) -> Scaling:
@@ -162,10 +168,10 @@ class FileData:
         return self._content().splits
 
     def smaller(self, train: int) -> FileData:
-        raise ValueError("a file of your own is trained on as a whole")
+        raise ValueError("your own data cannot be made smaller")
 
     def pinned(self) -> FileData:
-        """With a path that holds in every folder, and for this very content of the file."""
+        """With an absolute path and the checksum of the file."""
         path = self._path().resolve()
         return replace(self, path=str(path), sha256=self.sha256 or checksum(path))
 
@@ -188,12 +194,14 @@ class FileData:
 def _content(data: FileData, path: Path, stamp: tuple[int, int]) -> Content:
     """Read once for each time `stamp` the file was written."""
     if data.sha256 is not None and checksum(path) != data.sha256:
-        raise RunError(f"{path} has changed since it was first trained on; choose another folder for a new run")
+        raise RunError(
+            f"{path} has changed since it was first used for training; choose another folder for a new run"
+        )
     cases = read_npz(path, data) if path.suffix.lower() == ".npz" else read_columns(path, data)
     classes, codes = _classes(path, cases) if data.task == "classification" else ((), None)
     division = divide(data, len(cases.x), codes, cases.group, cases.part)
     if codes is not None and (unseen := sorted(set(range(len(classes))) - set(codes[division.train].tolist()))):
-        raise RunError(f"{path}: no sequence to train on is of class {classes[unseen[0]]!r}")
+        raise RunError(f"{path}: class {classes[unseen[0]]!r} has no training sequence")
     target: npt.NDArray[Any] = cases.target if codes is None else codes
     ragged = any(len(each) != len(cases.x[0]) for each in cases.x)
     names = "the file", "the target"
@@ -202,12 +210,12 @@ def _content(data: FileData, path: Path, stamp: tuple[int, int]) -> Content:
     if data.class_weights == "balanced":
         counts = np.bincount(np.asarray(codes)[division.train], minlength=len(classes))
         weights = tuple((counts.sum() / (len(classes) * counts)).tolist())
-    return Content(Splits(*splits), scaling, classes, weights, division)
+    return Content(Splits(*splits), scaling, classes, weights, division, cases.signals)
 
 
 def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], Indices]:
-    """The names of the classes in order, and which each sequence is of. They are ordered as numbers where they can
-    be read as such, and are numbers where all are written as such: 007 and 1_0 are names, and not of 7 and 10."""
+    """The classes in order, and the class of each sequence. They are ordered as numbers if all can be read as such,
+    and are numbers if all are written as such: 007 and 1_0 are names, not 7 and 10."""
     texts, codes = np.unique(cases.target, return_inverse=True)
     names: list[int | str] = texts.tolist()
     order, numbers = np.arange(len(names)), []
@@ -219,15 +227,15 @@ def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], Indices]:
         if all(str(number) == text for number, text in zip(numbers, texts, strict=True)):
             names = sorted(numbers)
     if len(names) < 2:
-        raise RunError(f"{path} has one class only, {names[0]!r}: there is nothing to classify")
+        raise RunError(f"{path} has only one class, {names[0]!r}; a classification needs two or more")
     return tuple(names), np.argsort(order)[codes.reshape(-1)]
 
 
 def divide(data: FileData, count: int, classes: Any, group: Any, part: Any) -> Division:
-    """The shares of `count` sequences for validation and test, drawn, or those that `part` (N,) calls so.
+    """Divides `count` sequences into parts, at random or as `part` (N,) says.
 
-    Sequences of one `group` (N,) stay together. Where there are `classes` (N,), each keeps its share in every part,
-    and where there are groups too, every class is among those to train on.
+    Sequences of one `group` (N,) stay together. Each of the `classes` (N,) keeps its share in every part; with
+    groups, every class has training sequences.
     """
     everything = np.arange(count)
     known = {name: everything[part == name] if part is not None else everything[:0] for name in Division._fields}
@@ -238,11 +246,11 @@ def divide(data: FileData, count: int, classes: Any, group: Any, part: Any) -> D
         if share > 0 and not len(known[name]):
             known[name], rest = hold_out(rest, share, classes, group, random)
         if share > 0 and not len(known[name]):
-            raise RunError(f"no sequences for {name} are left over: there are {count}")
+            raise RunError(f"there are too few sequences, {count}: none is left for {name}")
     if not len(rest):
-        raise RunError("no sequences to train on are left over")
+        raise RunError("no sequences are left for training")
     division = Division(rest, known["validation"], known["test"])
-    found: dict[Any, str] = {}  # parts that a file names may share a group; those drawn never do
+    found: dict[Any, str] = {}  # possible only in parts named by the file
     for name, rows in zip(Division._fields, division, strict=True) if group is not None else ():
         for each in np.unique(group[rows]).tolist():
             if found.setdefault(each, name) != name:
@@ -251,7 +259,7 @@ def divide(data: FileData, count: int, classes: Any, group: Any, part: Any) -> D
 
 
 def hold_out(rest: Indices, share: float, classes: Any, group: Any, random: Any) -> tuple[Indices, Indices]:
-    """A share of `rest`, and what is left of it; see `divide`."""
+    """A random share of `rest`, and the others; see `divide`."""
     if group is not None:
         out = _whole_groups(rest, share, classes, group[rest], random)
     elif classes is not None:
@@ -262,7 +270,7 @@ def hold_out(rest: Indices, share: float, classes: Any, group: Any, random: Any)
 
 
 def _of_each_class(rest: Indices, share: float, classes: Any, random: Any) -> Indices:
-    """At least one of each class that has two, so that a part knows all of them."""
+    """A share of each class, and at least one of each that has two."""
     out = []
     for each in np.unique(classes):
         own = random.permutation(rest[classes == each])
@@ -274,7 +282,7 @@ def _whole_groups(rest: Indices, share: float, classes: Any, group: Any, random:
     groups = np.unique(group)
     count = min(len(groups) - 1, max(1, round(share * len(groups))))
     if count < 1:
-        raise RunError(f"all sequences are of one group, {str(groups[0])!r}: none can be held out")
+        raise RunError(f"all sequences are of one group, {str(groups[0])!r}, which cannot be divided")
     good: Indices | None = None
     for _ in range(TRIES):
         out = np.isin(group, random.permutation(groups)[:count])
@@ -286,5 +294,8 @@ def _whole_groups(rest: Indices, share: float, classes: Any, group: Any, random:
         if outside <= inside and good is None:
             good = rest[out]
     if good is None:
-        raise RunError(f"no {count} of {len(groups)} groups leave all classes to the others: there are too few")
+        raise RunError(
+            f"no {count} of {len(groups)} groups can be held out so that all classes remain in the others: "
+            "there are too few"
+        )
     return good

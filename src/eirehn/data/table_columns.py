@@ -1,7 +1,6 @@
 """Sequences in files of columns, CSV and Parquet: a row for each time step (long), or for each sequence (wide).
 
-CSV is read by Python's own strict reader: pandas fills up rows that are too short without a word, and does not know
-on which line of the file a row stands.
+CSV is read by Python's strict reader: pandas silently fills up short rows, and does not know the line of a row.
 """
 
 from __future__ import annotations
@@ -27,28 +26,29 @@ Texts = npt.NDArray[np.str_]
 Column = list[str] | npt.NDArray[Any]
 PARTS = ("train", "validation", "test")
 LARGEST_CSV, LARGEST_PARQUET = 4 << 30, 8 << 30
-"""Bytes of text, which takes several times that in memory, and of columns as Parquet declares them."""
+"""Most bytes of text, which takes several times that in memory, and of Parquet columns by their declared size."""
 MARKS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codecs.BOM_UTF16_BE, "utf-16"))
 NO_VALUE = ("", "nan", "na", "n/a", "null", "none", "?")
-"""What files have in the place of a number that is not there, in lower case."""
-MISSING = "a value is missing; fill it in, or leave the sequence out"
+"""Spellings of a missing number, in lower case."""
+MISSING = "a value is missing; fill it in, or remove the sequence"
 
 
 class Cases(NamedTuple):
-    """Sequences as a file has them."""
+    """The sequences of a file."""
 
-    x: list[Floats]  # N of (T, X), each T its own
+    x: list[Floats]  # N of (T, X), with different T
     target: Texts | Floats  # (N,): classes by their names; (N, O): numbers
     group: Texts | None  # (N,)
     part: Texts | None  # (N,): of PARTS
+    signals: tuple[str, ...]  # the name of each of the X
 
 
 class Table(NamedTuple):
-    """The columns of a file: cells as text (CSV), or as the file has them (Parquet)."""
+    """The columns of a file: cells as text (CSV), or in the types of the file (Parquet)."""
 
     path: Path
     columns: dict[str, Column]
-    lines: list[int] | None  # of each row, as an editor counts, where the file has lines
+    lines: list[int] | None  # the line of each row in a CSV file
 
     def column(self, name: str, role: str) -> Column:
         if name not in self.columns:
@@ -65,7 +65,7 @@ class Table(NamedTuple):
         return f"{self.row(row)}, column {column!r}"
 
     def numbers(self, name: str, role: str, *, missing: bool = False) -> Floats:
-        """A column as numbers, which are finite, or with `missing` NaN where there is none."""
+        """A column as finite numbers; with `missing`, NaN stands for missing ones."""
         cells = self.column(name, role)
         if isinstance(cells, np.ndarray) and cells.dtype.kind not in "fiub":
             cells = ["" if cell is None else str(cell) for cell in cells.tolist()]
@@ -100,7 +100,7 @@ class Table(NamedTuple):
         return found
 
     def times(self, name: str) -> npt.NDArray[Any]:
-        """A column to order rows by: numbers, or dates where the file knows them as such."""
+        """A column to order rows by: numbers, or dates of a Parquet file."""
         cells = self.column(name, "time")
         if not isinstance(cells, np.ndarray) or cells.dtype.kind not in "mM":
             return self.numbers(name, "time")
@@ -113,21 +113,21 @@ class Table(NamedTuple):
 
 
 def read_columns(path: Path, data: FileData) -> Cases:
-    """Long where `data` name the column that says which sequence a row is of, and wide otherwise."""
+    """Long if `data.sequence` names a column, otherwise wide."""
     table = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path, data)
     if data.sequence is not None:
         return _long(table, data)
     if data.time is not None:
-        raise ValueError("time orders the rows of a long file: name the column of its sequences too")
+        raise ValueError("time is for long files: name the column of the sequences too (data.sequence)")
     return _wide(table, data)
 
 
 def _read_csv(path: Path, data: FileData) -> Table:
-    """A header and rows of as many cells. A byte-order mark says more of the encoding than `data.encoding`."""
+    """A header and rows of as many cells. A byte-order mark takes precedence over `data.encoding`."""
     tabs = data.delimiter == "tab" or (path.suffix.lower() == ".tsv" and data.delimiter == ",")
     try:
         if (size := path.stat().st_size) > LARGEST_CSV:
-            raise RunError(f"{path} is refused: {size:,} bytes of text; save it as npz")
+            raise RunError(f"{path} is too large, {size:,} bytes of text; save it as npz")
         with open(path, "rb") as file:
             start = file.read(4)
         used = next((name for mark, name in MARKS if start.startswith(mark)), data.encoding)
@@ -136,7 +136,9 @@ def _read_csv(path: Path, data: FileData) -> Table:
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
     except UnicodeError as error:
-        raise RunError(f"{path} is not {used} text ({error}); name its encoding, as latin-1 or utf-16") from error
+        raise RunError(
+            f"{path} is not {used} text ({error}); give its encoding (data.encoding), such as latin-1 or utf-16"
+        ) from error
     except LookupError as error:
         raise ValueError(f"encoding: {error}") from None
     except csv.Error as error:
@@ -172,7 +174,7 @@ def _read_parquet(path: Path) -> Table:
             total = sum(about.row_group(group).total_byte_size for group in range(about.num_row_groups))
             _check_size(path, max(total, 8 * about.num_rows * about.num_columns))
             parts, total = [], 0
-            # Texts that repeat take hardly any room in a file: only what has been read tells their size.
+            # Repeated texts are compressed: their size is known only when they are read.
             for part in file.iter_batches(batch_size=1024):
                 total += part.nbytes
                 _check_size(path, total)
@@ -183,14 +185,14 @@ def _read_parquet(path: Path) -> Table:
     names = _header(path, table.column_names)
     if not table.num_rows:
         raise RunError(f"{path} has columns and no rows")
-    # What pandas wrote of the numbers of its rows is not data.
+    # Row numbers written by pandas are not data.
     columns = {name: _parquet_column(path, name, table.column(at)) for at, name in enumerate(names)}
     return Table(path, {name: cells for name, cells in columns.items() if not name.startswith("__index_")}, None)
 
 
 def _check_size(path: Path, size: int) -> None:
     if size > LARGEST_PARQUET:
-        raise RunError(f"{path} is refused: it would unpack to {size:,} bytes or more")
+        raise RunError(f"{path} is too large: it unpacks to {size:,} bytes or more")
 
 
 def _parquet_column(path: Path, name: str, column: Any) -> npt.NDArray[Any]:
@@ -206,7 +208,7 @@ def _parquet_column(path: Path, name: str, column: Any) -> npt.NDArray[Any]:
 
 
 def _header(path: Path, names: Sequence[str]) -> list[str]:
-    """The names of the columns: all are there, and no two are the same."""
+    """The names of the columns, which must be present and different."""
     header = [name.strip() for name in names]
     if not any(header):
         raise RunError(f"{path} is empty")
@@ -234,10 +236,10 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _names(cells: npt.NDArray[Any]) -> list[str]:
-    """Typed cells as CSV would have them: whole numbers without a point, nothing where nothing is."""
+    """Typed cells as text: whole numbers without a point, empty where missing."""
     if cells.dtype.kind == "f" and not np.isinf(cells).any():
         whole = np.nan_to_num(cells)
-        if (whole == np.rint(whole)).all():  # whole numbers among which some were missing
+        if (whole == np.rint(whole)).all():  # whole numbers, stored as floats because some are missing
             texts = whole.astype(np.int64).astype(np.str_)
             return ["" if gone else text for gone, text in zip(np.isnan(cells), texts.tolist(), strict=True)]
     return ["" if cell is None or cell != cell else str(cell) for cell in cells.tolist()]
@@ -248,10 +250,10 @@ def _values(table: Table, data: FileData) -> list[str]:
     taken = {data.target, data.sequence, data.time, data.group, data.split}
     names = list(data.values) or [name for name in table.columns if name not in taken]
     if not names:
-        raise RunError(f"{table.path} has no columns left for the values")
+        raise RunError(f"{table.path} has no columns for the signals")
     for name in names:
         if name in taken:
-            raise ValueError(f"column {name!r} cannot be a value and something else too")
+            raise ValueError(f"column {name!r} cannot be both a signal and something else")
     return names
 
 
@@ -268,9 +270,10 @@ def _long(table: Table, data: FileData) -> Cases:
     assert data.sequence is not None
     keys = table.texts(data.sequence, "sequence")
     target, group, part = _labels(table, data)
-    values = np.stack([table.numbers(name, "values") for name in _values(table, data)], 1)  # (rows, X)
+    names = _values(table, data)
+    values = np.stack([table.numbers(name, "values") for name in names], 1)  # (rows, X)
     _, first, code = np.unique(keys, return_index=True, return_inverse=True)
-    rank = np.argsort(np.argsort(first))  # sequences in the order in which the file begins them
+    rank = np.argsort(np.argsort(first))  # sequences in the order of their first rows
     order, starts = _order(table, data.time, rank[code])
     for name, each in ((data.target, target), (data.group, group), (data.split, part)):
         if each is not None:
@@ -281,11 +284,12 @@ def _long(table: Table, data: FileData) -> Cases:
         target[firsts],
         None if group is None else group[firsts],
         None if part is None else parts(part[firsts], lambda row: table.where(int(firsts[row]), str(data.split))),
+        tuple(names),
     )
 
 
 def _order(table: Table, named: str | None, code: npt.NDArray[np.int64]) -> tuple[Any, Any]:
-    """The rows sequence by sequence, in time, and where in that each sequence starts."""
+    """The order of the rows by sequence and time, and the start of each sequence in it."""
     if named is None:
         order = np.argsort(code, kind="stable")
     else:
@@ -293,7 +297,9 @@ def _order(table: Table, named: str | None, code: npt.NDArray[np.int64]) -> tupl
         order = np.lexsort((time, code))
         again = (np.diff(code[order]) == 0) & (np.diff(time[order]) == 0)
         for at in np.flatnonzero(again)[:1]:
-            raise RunError(f"{table.where(int(order[at + 1]), named)}: its sequence has this time already")
+            raise RunError(
+                f"{table.where(int(order[at + 1]), named)}: another row of its sequence has the same time"
+            )
     return order, np.flatnonzero(np.diff(code[order], prepend=-1))
 
 
@@ -303,35 +309,44 @@ def _check_constant(table: Table, name: str | None, values: Any, order: Any, sta
     for at in np.flatnonzero(~same)[:1]:
         where = table.where(int(order[at + 1]), str(name))
         cell = str(table.columns[str(name)][order[at + 1]])
-        raise RunError(f"{where}: {cell!r} differs from the rows before it of its sequence, which has one")
+        raise RunError(
+            f"{where}: {cell!r} differs from the earlier rows of its sequence; it must be the same in all"
+        )
 
 
 def _wide(table: Table, data: FileData) -> Cases:
     names, channels = _values(table, data), data.channels
     if len(names) % channels:
-        raise ValueError(f"{len(names)} columns of values do not make whole time steps of {channels} channels")
+        raise ValueError(f"{len(names)} columns are not a multiple of {channels} channels")
     target, group, part = _labels(table, data)
     if part is not None:
         part = parts(part, lambda row: table.where(row, str(data.split)))
     values = np.stack([table.numbers(name, "values", missing=data.ragged) for name in names], 1)  # (N, T · X)
     last = ends(np.isnan(values))
     for row in np.flatnonzero((last == 0) | (last % channels > 0))[:1]:
-        raise RunError(f"{table.row(int(row))} ends after {last[row]} values, in no whole time step")
+        raise RunError(
+            f"{table.row(int(row))} ends after {last[row]} values, not a multiple of the number of channels"
+        )
     inside = np.arange(len(names)) < last[:, None]
     for row, at in np.argwhere(inside & np.isnan(values))[:1]:
         raise RunError(f"{table.where(int(row), names[at])}: {MISSING}")
     x = [each[:end].reshape(-1, channels) for each, end in zip(values, last.tolist(), strict=True)]
-    return Cases(x, target, group, part)
+    return Cases(x, target, group, part, channel_names(channels))
+
+
+def channel_names(count: int) -> tuple[str, ...]:
+    """Names for signals without any."""
+    return tuple(f"channel {number}" for number in range(1, count + 1)) if count > 1 else ("signal",)
 
 
 def ends(missing: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
-    """Steps before the last that is there, (N,), of `missing` (N, T)."""
+    """The length of each row up to its last value, (N,), from `missing` (N, T)."""
     steps: npt.NDArray[np.int64] = missing.shape[1] - np.argmin(missing[:, ::-1], 1)
     return np.where(missing.all(1), 0, steps)
 
 
 def parts(names: Texts, where: Callable[[int], str]) -> Texts:
-    """The names of parts, in the spelling of PARTS."""
+    """The names of parts as in PARTS."""
     short = {"val": "validation", "valid": "validation"}
     found = np.array([short.get(name.strip().lower(), name.strip().lower()) for name in names.tolist()])
     for index in np.flatnonzero(~np.isin(found, PARTS))[:1]:

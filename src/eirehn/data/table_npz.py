@@ -12,22 +12,22 @@ import numpy.typing as npt
 
 from .._internal.files import RunError
 from .dataset import Floats, load_npz
-from .table_columns import PARTS, Cases, Texts, ends, parts
+from .table_columns import PARTS, Cases, Texts, channel_names, ends, parts
 
 if TYPE_CHECKING:
     from .table import FileData
 
 LARGEST = 8 << 30
-"""Bytes that all arrays of a file have together, as it declares them."""
+"""Most bytes of all arrays of a file, by their declared size."""
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
 def read_npz(path: Path, data: FileData) -> Cases:
-    """`X` (N, T, X) or (N, T) and `y` (N,), or (N, O) for a regression, by these names or those in `data`; or
-    `X_train`, `y_train`, `X_test`, … for each part. `lengths` (N,) says where sequences end that are padded."""
+    """`X` (N, T, X) or (N, T) and `y` (N,), or (N, O) for a regression, under these names or those in `data`; or
+    `X_train`, `y_train`, `X_test`, … for each part. `lengths` (N,) are the lengths of padded sequences."""
     for name, value in (("sequence", data.sequence), ("time", data.time)):
         if value is not None:
-            raise ValueError(f"{name} names a column of a long CSV file, and {path} is npz")
+            raise ValueError(f"{name} is for long CSV and Parquet files, and {path} is an npz file")
     if len(data.values) > 1:
         raise ValueError(f"values names one array of an npz file, got {', '.join(data.values)}")
     arrays = load_npz(path, LARGEST)
@@ -47,13 +47,15 @@ def _joined(path: Path, found: Mapping[str, Cases]) -> Cases:
     if len(set(widths.values())) > 1:
         shown = ", ".join(f"{count} in {part}" for part, count in widths.items())
         raise RunError(f"{path}: all parts must have as many channels, got {shown}")
-    x, target, group, part = zip(*found.values(), strict=True)
+    x, target, group, part, names = zip(*found.values(), strict=True)
     groups = None if any(each is None for each in group) else np.concatenate(group)
-    return Cases([each for own in x for each in own], np.concatenate(target), groups, np.concatenate(part))
+    return Cases(
+        [each for own in x for each in own], np.concatenate(target), groups, np.concatenate(part), names[0]
+    )
 
 
 class _Part(NamedTuple):
-    """The arrays of all sequences, or of one part of them, whose names end in `suffix`."""
+    """The arrays of all sequences, or of one part: those with names that end in `suffix`."""
 
     path: Path
     arrays: Arrays
@@ -90,7 +92,8 @@ class _Part(NamedTuple):
         )
         if part is not None:
             part = parts(part, lambda row: f"{self.path}, {data.split!r}, row {row}")
-        return Cases([x[row, :end] for row, end in enumerate(lengths)], target, group, part)
+        sequences = [x[row, :end] for row, end in enumerate(lengths)]
+        return Cases(sequences, target, group, part, channel_names(x.shape[2]))
 
     def signals(self, name: str) -> Floats:
         x = self.get(name, "the values")
@@ -123,7 +126,7 @@ class _Part(NamedTuple):
             for row in np.flatnonzero(~np.isfinite(target))[:1]:
                 raise self.error(name, f"row {row}: a value is missing")
             for row in np.flatnonzero(target != np.rint(target))[:1]:
-                raise self.error(name, f"row {row}: {target[row]} is not a class; is it a regression?")
+                raise self.error(name, f"row {row}: {target[row]} is not a class; for numbers use --recipe regress")
             target = target.astype(np.int64)
         if target.dtype.kind == "S":
             target = np.char.decode(target, "utf-8")

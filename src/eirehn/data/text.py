@@ -1,8 +1,7 @@
-"""Texts to model: each word or character is to be predicted from all before it.
+"""Texts for language models, which predict each word or character from all before it.
 
-The numbers of large texts are kept in the user's cache folder and mapped from there as they are used. They are
-named by the checksum of the text and by all else they depend on, so that another text, or the same by another
-vocabulary, is never taken for it.
+Large texts are stored as numbers in the user's cache folder and memory-mapped. The file names contain the checksum
+of the text and everything else that the numbers depend on, such as the vocabulary.
 """
 
 from __future__ import annotations
@@ -27,15 +26,15 @@ from .download import cache_dir
 from .vocabulary import LEVELS, Stored, Vocabulary, encode, encode_to, stored_type, vocabulary_of
 
 LARGE = 16 << 20
-"""Bytes of a text whose numbers are no longer kept in memory."""
+"""Bytes from which a text is stored on disk and not in memory."""
 PATIENCE = 300.0  # seconds; not every file system has locks
-FORM = 1  # counts up with what is made of a text
+FORM = 1  # increased when the stored form changes
 
 T = TypeVar("T")
 
 
 class Texts(NamedTuple):
-    """Texts as the numbers of their tokens, in order; large ones are maps of a file."""
+    """Texts as the numbers of their tokens; large ones are memory-mapped."""
 
     train: Tensor  # (N,) int32, or int16 in a file
     validation: Tensor
@@ -97,7 +96,7 @@ class LanguageData:
         `TextData.pinned`) may have changed."""
         kept = folder / "vocabulary.json"
         if kept.exists() and Vocabulary.load(kept) != self.vocabulary():
-            raise RunError(f"the text that {folder} was trained on has changed since: its words are others")
+            raise RunError(f"the training text of {folder} has changed since: its vocabulary is different")
 
     @property
     def input_size(self) -> int:
@@ -127,7 +126,7 @@ class TextData(LanguageData):
     test: str = ""
     """File of the test text, which gives the result."""
     level: str = "word"
-    """word: split at white space, with <eos> for the end of a line; or char."""
+    """word: split at white space, with <eos> at the end of each line; or char: characters."""
     most: int | None = None
     """Size of the vocabulary: only the most frequent tokens are in it; all where null."""
     encoding: str = "utf-8"
@@ -144,15 +143,15 @@ class TextData(LanguageData):
             positive_int("most", self.most)
 
     def pinned(self) -> Self:
-        """With paths that hold in every folder, and for this very content of the files."""
+        """With absolute paths and the checksum of the files."""
         for file in self._files():
-            file_state(file)  # an error names the file as it was given
+            file_state(file)  # raises an error with the path as given
         files = [file.resolve() for file in self._files()]
         names = dict(zip(("train", "validation", "test"), map(str, files), strict=True))
         return replace(self, **names, sha256=self.sha256 or checksums(files))  # type: ignore[arg-type]  # all text
 
     def takes_long(self) -> Path | None:
-        """The text to train on, where it is large and has not been read before."""
+        """The training text, if it is large and has not been read before."""
         path = self._files()[0]
         known = not is_large(path) or _vocabulary_place(path, self.level, self.most, self.encoding).exists()
         return None if known else path
@@ -161,25 +160,27 @@ class TextData(LanguageData):
         files = self._files()
         if self.sha256 and checksums(files) != self.sha256:
             names = ", ".join(map(str, files))
-            raise RunError(f"{names}: one of these texts is no longer what the training began with")
+            raise RunError(
+                f"{names}: a text has changed since the training began; choose another folder for a new run"
+            )
         return read_texts(files, self.level, self.most, self.encoding)
 
     def _files(self) -> tuple[Path, ...]:
         for name in ("train", "validation", "test"):
             if not getattr(self, name):
-                raise RunError(f"data.{name} names no file; give three: --text TRAIN VALIDATION TEST")
+                raise RunError(f"data.{name} is missing; give three files: --text TRAIN VALIDATION TEST")
         return tuple(Path(name) for name in (self.train, self.validation, self.test))
 
 
 def checksums(files: Sequence[Path]) -> str:
-    """Of the checksums of the files, in order."""
+    """One checksum of several files, in order."""
     return hashlib.sha256(b"".join(bytes.fromhex(checksum(file)) for file in files)).hexdigest()
 
 
 def read_texts(
     files: tuple[Path, ...], level: str = "word", most: int | None = None, encoding: str = "utf-8"
 ) -> Texts:
-    """Three texts by the vocabulary of the first. Those last read are kept, in memory or, if large, on disk."""
+    """Three texts, encoded by the vocabulary of the first, and cached in memory or, if large, on disk."""
     return _read_texts(files, level, most, encoding, tuple(map(file_state, files)))
 
 
@@ -196,7 +197,7 @@ def _read_texts(
         read = stored_text if is_large(file) else encode
         ids: Stored = read(file, vocabulary, encoding=encoding)
         if len(ids) < 2:
-            raise RunError(f"{file} has no two {'words' if level == 'word' else 'characters'} to model")
+            raise RunError(f"{file} must have at least two {'words' if level == 'word' else 'characters'}")
         found.append(torch.from_numpy(ids))
     return Texts(found[0], found[1], found[2], vocabulary)
 
@@ -206,7 +207,7 @@ def is_large(path: Path) -> bool:
 
 
 def stored_vocabulary(path: Path, level: str, most: int | None, encoding: str) -> Vocabulary:
-    """As `vocabulary_of`, or what an earlier call has kept of it."""
+    """As `vocabulary_of`, cached on disk."""
 
     def make(file: IO[bytes]) -> None:
         file.write(json.dumps(asdict(vocabulary_of(path, level, most=most, encoding=encoding))).encode())
@@ -219,14 +220,14 @@ def _vocabulary_place(path: Path, level: str, most: int | None, encoding: str) -
 
 
 def stored_text(path: Path, vocabulary: Vocabulary, *, encoding: str) -> Stored:
-    """The numbers of a text, (N,), in a file."""
+    """The numbers of a text, (N,), cached on disk."""
     words = hashlib.sha256("\0".join((vocabulary.level, *vocabulary.tokens)).encode("utf-8", "surrogatepass"))
 
     def read(kept: Path) -> Stored:
-        # The map may be written to, as torch wants it, and its file not.
+        # Copy-on-write: torch needs a writable array.
         found: Stored = np.load(kept, mmap_mode="c")
         if found.ndim != 1 or found.dtype != np.dtype(stored_type(vocabulary)):
-            raise ValueError(f"{kept} holds something else")
+            raise ValueError(f"{kept} has unexpected content")
         return found
 
     kept = _place(path, "text", "npy", [words.hexdigest(), encoding])
@@ -234,24 +235,24 @@ def stored_text(path: Path, vocabulary: Vocabulary, *, encoding: str) -> Stored:
 
 
 def _kept(path: Path, kept: Path, read: Callable[[Path], T], make: Callable[[IO[bytes]], object]) -> T:
-    """What an earlier call has `kept` of the text, or what `make` now writes to the file it is given."""
+    """The content of the cache file `kept`, which `make` writes if it is missing."""
     before = file_state(path)
     damaged = (*DAMAGED_ARRAY, OSError, RunError)
-    with suppress(*damaged):  # a folder that only others write to will do
+    with suppress(*damaged):  # the folder may be read-only
         return read(kept)
-    with _alone(kept.parent) as alone:  # of several processes that train together one reads the text
+    with _alone(kept.parent) as alone:  # one of several processes reads the text
         with suppress(*damaged):
             return read(kept)
-        for left in kept.parent.glob(f"*{kept.name}.*") if alone else ():  # by a process that was killed
+        for left in kept.parent.glob(f"*{kept.name}.*") if alone else ():  # left by a process that was killed
             left.unlink(missing_ok=True)
         try:
             with replacing(kept) as file:
                 make(file)
-                if file_state(path) != before:  # under this name nobody may see it, not for a moment
-                    raise RunError(f"{path} has changed while it was read")
+                if file_state(path) != before:  # then the file must not get its name
+                    raise RunError(f"{path} changed while it was read; try again")
         except RunError as error:
             if str(kept) in str(error):
-                raise RunError(f"{error} (EIREHN_CACHE_DIR names another folder for it)") from error
+                raise RunError(f"{error} (set EIREHN_CACHE_DIR to use another folder)") from error
             raise
         return read(kept)
 
@@ -263,12 +264,12 @@ def _place(path: Path, kind: str, suffix: str, depends_on: list[Any]) -> Path:
 
 @contextmanager
 def _alone(folder: Path) -> Iterator[bool]:
-    """Whether no other process writes to this folder, after some waiting for it: work done twice does no harm."""
+    """Whether the folder could be locked, after some waiting; without the lock, work is done twice."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with open(folder / ".lock", "ab") as file:
             yield lock(file, PATIENCE)
     except OSError as error:
         raise RunError(
-            f"cannot write to {folder}: {error.strerror} (EIREHN_CACHE_DIR names another folder)"
+            f"cannot write to {folder}: {error.strerror} (set EIREHN_CACHE_DIR to use another folder)"
         ) from error

@@ -1,7 +1,7 @@
-"""The words or characters a model knows, and any text as their numbers, a bounded piece of it in memory at a time.
+"""Vocabularies of words or characters, and texts encoded by them, piece by piece to save memory.
 
-A text of words is split at white space, and every line ends with `<eos>`. A text of characters is all its
-characters, the ends of lines among them.
+A text of words is split at white space, and every line ends with `<eos>`. A text of characters has all its
+characters, including line ends.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ LEVELS = ("word", "char")
 BLOCK = 1 << 20
 LONGEST_WORD = 1 << 16
 MOST_WORDS = 5_000_000
-"""Distinct words, which must be counted before the frequent ones are known."""
+"""Most distinct words that are counted."""
 CODE_POINTS = 0x110000
 HEADER = 128
-"""Bytes before the numbers in an npy file of one dimension."""
+"""Bytes of the header of an npy file of one dimension."""
 
 Ids = npt.NDArray[np.int32]
 Stored = npt.NDArray[np.int16] | npt.NDArray[np.int32]
-"""Two bytes a token where they are enough for the vocabulary."""
+"""Two bytes a token if that is enough for the vocabulary."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Vocabulary:
             raise ValueError("tokens must be different from each other")
         for token in (UNK, EOS) if self.level == "word" else (UNK,):
             if token not in self._index:
-                raise ValueError(f"tokens must hold {token}")
+                raise ValueError(f"tokens must include {token}")
 
     def __len__(self) -> int:
         return len(self.tokens)
@@ -142,12 +142,12 @@ def end_of_line(vocabulary: Vocabulary) -> str:
 def vocabulary_of(
     path: Path, level: str = "word", *, most: int | None = None, encoding: str = "utf-8"
 ) -> Vocabulary:
-    """The words or characters of a text, the frequent ones first, with `<unk>` for all that is not among them.
+    """The words or characters of a text, the most frequent first, with `<unk>` for all others.
 
     Args:
         path: the text.
         level: "word" or "char".
-        most: so many at most, the most frequent, `<unk>` and `<eos>` included.
+        most: the largest size, including `<unk>` and `<eos>`.
         encoding: of the text.
     """
     one_of("level", level, LEVELS)
@@ -168,12 +168,12 @@ def vocabulary_of(
 
 
 def encode(path: Path, vocabulary: Vocabulary, *, encoding: str = "utf-8") -> Ids:
-    """The text in memory, (N,): four bytes a word or character."""
+    """The encoded text in memory, (N,): four bytes a token."""
     return np.concatenate([np.empty(0, np.int32), *encoded(path, vocabulary, encoding=encoding)])
 
 
 def encode_to(path: Path, vocabulary: Vocabulary, file: IO[bytes], *, encoding: str = "utf-8") -> None:
-    """Writes the text to an npy file, (N,), piece by piece."""
+    """Writes the encoded text to an npy file, (N,), piece by piece."""
     count, kind = 0, stored_type(vocabulary)
     file.write(bytes(HEADER))
     for piece in encoded(path, vocabulary, encoding=encoding):
@@ -191,7 +191,7 @@ def stored_type(vocabulary: Vocabulary) -> str:
 
 
 def encoded(path: Path, vocabulary: Vocabulary, *, encoding: str = "utf-8") -> Iterator[Ids]:
-    """The text's numbers, a piece of it at a time."""
+    """The encoded text, piece by piece."""
     if vocabulary.level == "char":
         table = np.full(CODE_POINTS, vocabulary.unk, np.int32)
         for index, token in enumerate(vocabulary.tokens):
@@ -205,7 +205,7 @@ def encoded(path: Path, vocabulary: Vocabulary, *, encoding: str = "utf-8") -> I
 
 
 def words(path: Path, encoding: str = "utf-8") -> Iterator[list[str]]:
-    """The words of a text, `<eos>` after each line, a piece of it at a time."""
+    """The words of a text, with `<eos>` after each line, piece by piece."""
     unfinished, line_open = "", False
     for line, block in blocks(path, encoding):
         text = unfinished + block
@@ -223,13 +223,13 @@ def words(path: Path, encoding: str = "utf-8") -> Iterator[list[str]]:
 
 
 def characters(path: Path, encoding: str = "utf-8") -> Iterator[npt.NDArray[np.uint32]]:
-    """The code points of a text, a piece of it at a time."""
+    """The code points of a text, piece by piece."""
     for _, block in blocks(path, encoding):
         yield np.frombuffer(block.encode("utf-32-le"), "<u4")
 
 
 def blocks(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
-    """Pieces of a text, none empty, each with the number of the line it begins in."""
+    """Non-empty pieces of a text, each with the number of its first line."""
     decoder = _decoder(encoding)
     line = 1
     try:
@@ -250,14 +250,14 @@ def blocks(path: Path, encoding: str = "utf-8") -> Iterator[tuple[int, str]]:
         at = line + error.object[: error.start].count(b"\n")
         byte = error.object[error.start]
         raise RunError(f"{path}, line {at}: byte 0x{byte:02x} is not {encoding}; {_not_text(encoding)}") from error
-    except UnicodeError as error:  # of the whole: UTF-16 without a mark at its beginning
+    except UnicodeError as error:  # about the whole file: UTF-16 without a byte-order mark
         raise RunError(f"{path}: {error}; {_not_text(encoding)}") from error
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
 
 
 def _half_character(text: str) -> int:
-    """Where one of the two halves of a character of UTF-16 stands alone, as UTF-7 can have it; −1: nowhere."""
+    """The position of half a UTF-16 surrogate pair, which UTF-7 can contain; −1: none."""
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -266,16 +266,16 @@ def _half_character(text: str) -> int:
 
 
 def _not_text(encoding: str) -> str:
-    return f"this is not text, or not in {encoding} (data.encoding, or --encoding of score, says in what)"
+    return f"this is not text in {encoding}; give its encoding with --data.encoding, or --encoding of score"
 
 
 def _decoder(encoding: str) -> codecs.IncrementalDecoder:
     try:
-        io.TextIOWrapper(io.BytesIO(), encoding)  # refuses codecs that are not for text, too
+        io.TextIOWrapper(io.BytesIO(), encoding)  # also raises an error for codecs that are not for text
         name = codecs.lookup(encoding).name
     except LookupError as error:
         raise ValueError(f"encoding must be the name of a text encoding, got {encoding!r}") from error
-    # A mark at the beginning that some editors leave does not belong to the text.
+    # A byte-order mark is not part of the text.
     return codecs.getincrementaldecoder("utf-8-sig" if name == "utf-8" else name)()
 
 

@@ -1,4 +1,4 @@
-"""The experiments of the paper: their rows, and how they are made smaller."""
+"""The experiments of the paper: their rows, and reduced versions."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from ..training.config import Recipe
 
 @dataclass(frozen=True)
 class Cut:
-    """An experiment made smaller. Its results do not compare with the paper's, and its report says so."""
+    """A reduced experiment. Its results are not comparable with the paper's, and its report says so."""
 
     epochs: int | None = None
     seeds: int | None = None
     sequences: int | None = None
-    """Training sequences, or of a text its tokens."""
+    """Training sequences, or tokens of a text."""
     units: int | None = None
-    """Units of a layer, at most."""
+    """Most units of a layer."""
 
     def __call__(self, recipe: Recipe) -> Recipe:
         epochs = self.epochs or recipe.optimisation.epochs
@@ -45,7 +45,7 @@ class Cut:
         changes = [f"epochs {shown}", f"seeds {len(rows[0].seeds)}", f"{what} {self.sequences or 'all'}"]
         if self.units is not None:
             changes.append(f"at most {self.units} units")
-        return f"Changed: {', '.join(changes)}. The results do not compare with the paper's."
+        return f"Changed: {', '.join(changes)}. The results are not comparable with the paper's."
 
 
 FULL = Cut()
@@ -54,7 +54,7 @@ QUICK = Cut(epochs=3, seeds=2)
 
 @dataclass(frozen=True)
 class Experiment:
-    """Rows to train together, and what to say of them."""
+    """Rows to train together, with a title and a summary."""
 
     name: str
     title: str
@@ -68,8 +68,8 @@ def experiments() -> dict[str, Experiment]:
         "synthetic",
         "Synthetic regression: Table 1 and the ablation of depth",
         "Each model reads points in the plane and predicts the next one. The generator repeats a noisy rotation as "
-        "often as its hidden state says, so how much there is to compute changes from step to step. No predictor "
-        "that sees only the points can fall below the floor.",
+        "often as its hidden state determines, so the amount of computation differs between steps. No predictor "
+        "that sees only the points can be better than the floor.",
         [
             *recipes.synthetic.table1(),
             *recipes.synthetic.ablation(),
@@ -80,21 +80,21 @@ def experiments() -> dict[str, Experiment]:
     )
     updates = Experiment(
         "weight-updates",
-        "Ways to change the weights with depth",
-        "EI-REHN with 20 units on the synthetic task, for each way its hypernetwork may change the weights.",
+        "Weight updates of EI-REHN",
+        "EI-REHN with 20 units on the synthetic task, for each weight update of its hypernetwork.",
         recipes.synthetic.weight_updates(),
     )
     activities = Experiment(
         "har",
         "Human activity recognition: Table 2",
-        "Each model reads 2.56 seconds of what a phone at the waist feels, 9 signals of 128 steps, and says which "
-        "of six activities it was. The people tested are not those trained on.",
+        "Each model reads 2.56 seconds of the sensors of a phone at the waist, 9 signals of 128 steps, and "
+        "predicts one of six activities. The test data are of other people than the training data.",
         recipes.har.recipes(),
     )
     language = Experiment(
         "ptb",
         "Penn Treebank: Tables 3 and 4",
-        "Each model reads newspaper text word by word and tells how likely every word is to come next.",
+        "Each model reads newspaper text and predicts the next word.",
         recipes.ptb.experiment(),
         Cut(epochs=1, seeds=1, sequences=20_000, units=64),
     )

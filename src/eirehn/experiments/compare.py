@@ -1,4 +1,4 @@
-"""Which layer for these data: layers of equal size, each tuned and trained alike."""
+"""Comparison of layers of equal size on given data, with equal tuning."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ def comparison(name: str) -> Comparison:
 
 
 def comparison_on(data: FileData) -> Comparison:
-    """A file of your own. Trials hold a fifth of it out, unless the file or `data.validation` says otherwise."""
+    """A file of your own. Trials use a fifth of it for validation, unless the file or `data.validation` says
+    otherwise."""
     recipe = own.classify() if data.task == "classification" else own.regress()
     recipe = replace(recipe, data=data, seeds=(0, 1, 2, 3, 4))
     held_out = data if len(data.division.validation) else replace(data, validation=0.2)
@@ -107,7 +108,7 @@ def compare(
 
 
 def has_report(recipe: Recipe) -> bool:
-    """There is none yet of numbers of your own sequences."""
+    """Not for regression on your own data: its metrics are shown by `eirehn evaluate`."""
     return not (isinstance(recipe.data, FileData) and recipe.data.task == "regression")
 
 
@@ -143,8 +144,8 @@ def _step(run: Trained, device: torch.device) -> Callable[[], None]:
 
 
 def references(recipe: Recipe, seeds: Sequence[int] = (0, 1, 2)) -> list[dict[str, Any]]:
-    """MiniRocket (Dempster et al. 2021) with a ridge classifier, where aeon is installed and sequences are of one
-    length: not a recurrent network, and trained in minutes on a CPU."""
+    """MiniRocket (Dempster et al. 2021) with a ridge classifier, if aeon is installed and sequences have
+    equal lengths. It is not a recurrent network and is trained in minutes on a CPU."""
     data = recipe.data
     if data.task != "classification" or importlib.util.find_spec("aeon") is None:
         return []

@@ -1,4 +1,4 @@
-"""The report of trained language models: how well they predict their test text, and how deep they go for it."""
+"""The report of trained language models: perplexity and depth on their test text."""
 
 from __future__ import annotations
 
@@ -27,30 +27,29 @@ from .trained import Trained, early_curve, histogram, learning_curve
 
 TASK = "Trained to model language."
 KEPT = ("early", "histograms", "frequencies", "positions")
-"""The parts of a report that the results file keeps; not passages, as not every text may be passed on."""
+"""The parts of a report that the results file keeps; not passages, because of copyright."""
 WORK = 6e11
-"""Multiplications that one reading of the text may take: about half a minute on one core."""
+"""Most multiplications for one reading of the text: about half a minute on one core."""
 COLUMNS, LONG_COLUMN = 16, 500
-"""Columns, parallel streams of a text, are read much faster than one; each starts without its own past, so none may
-be short."""
+"""Parallel streams of a text are read much faster than one; each starts without its past, so none may be short."""
 LEAD = 200
-"""Tokens read before the first of each column: a model whose state is zero within a sentence may never recover."""
+"""Tokens read before each stream: a model may never recover from a zero state within a sentence."""
 FREQUENCIES = (0, *(step * 10**power for power in range(10) for step in (1, 3)))
 PLACES = (1, 2, 3, 4, 5, 7, 10, 15, 20, 30, 50, 100, 200, 500, 1000)
-"""Where groups begin."""
+"""First values of the groups."""
 PASSAGES = 4
 WORDS, CHARACTERS = 45, 240
-"""Of a passage, which ends with its line but has at most twice as many."""
+"""Tokens of a passage, which ends with a line but has at most twice as many."""
 
 Ints = npt.NDArray[np.int64]
 
 
 def about(runs: Sequence[Trained]) -> dict[str, Any]:
-    return {"evaluation": "perplexity of the whole text, read from end to end in one column"}
+    return {"evaluation": "perplexity of the whole text, read in order as one stream"}
 
 
 def about_row(run: Trained) -> dict[str, Any]:
-    """Its training, epoch by epoch, and what that took."""
+    """Its learning curve and GPU time."""
     curve = learning_curve(run)
     curves = {"train_loss": curve.loss, "validation_perplexity": curve.validation}
     return {
@@ -64,7 +63,7 @@ def about_row(run: Trained) -> dict[str, Any]:
 
 
 def parts(runs: Sequence[Trained]) -> dict[str, Any]:
-    """Of the report of these runs, as many as they allow."""
+    """The parts of the report of these runs."""
     deep = [run for run in runs if run.models and run.deep]
     best = best_of_each(deep)
     shown = [run for run in deep if run in best or run.penalty]
@@ -83,15 +82,32 @@ def parts(runs: Sequence[Trained]) -> dict[str, Any]:
     }
 
 
+def more(run: Trained) -> dict[str, list[float]]:
+    return {}
+
+
+def baseline(run: Trained) -> dict[str, Any]:
+    """Predicting each token by its frequency in the training text, with one added to each count."""
+    known, splits = run.recipe.data.output_size, run.recipe.data.load()
+    train, test = (occurrences(split, known) for split in (splits.train, splits.test))
+    test[splits.test.x[0, 0]] -= 1  # the first is not predicted
+    share = (train + 1) / (train.sum() + known)
+    return {
+        "label": f"{run.recipe.data.level} frequencies alone (unigram)",  # type: ignore[attr-defined]  # a text
+        "value": math.exp(-(test * np.log(share)).sum() / test.sum()),
+        "more": {},
+    }
+
+
 def timed(run: Trained) -> Curve:
-    """The learning curve, with the time it took: epochs are alike."""
+    """The learning curve with times; all epochs are assumed to take equally long."""
     curve = learning_curve(run)
     each = run.result["seconds"] / curve.epochs[-1]
     return replace(curve, seconds=[each * epoch for epoch in curve.epochs])
 
 
 def best_of_each(runs: Sequence[Trained]) -> list[Trained]:
-    """Of each kind of network the run that validation finds best, without a depth penalty where there is one."""
+    """The run with the best validation result of each kind of network, preferably without a depth penalty."""
 
     def order(run: Trained) -> tuple[bool, float]:
         found = perplexities(run)[0]
@@ -104,7 +120,7 @@ def best_of_each(runs: Sequence[Trained]) -> list[Trained]:
 
 
 def perplexities(run: Trained | None) -> tuple[float | None, float | None]:
-    """On validation and test data, means over the seeds that have one."""
+    """On validation and test data, means over the seeds that have a result."""
     if run is None:
         return None, None
     validation, test = (
@@ -115,7 +131,7 @@ def perplexities(run: Trained | None) -> tuple[float | None, float | None]:
 
 
 def tables(runs: Sequence[Trained]) -> list[TableRow]:
-    """Tables 3 and 4 of the paper, ours beside their rows, and after them what they have no row for."""
+    """Tables 3 and 4 of the paper with our results, and then the runs that are not in them."""
     ours = {run.recipe.name: run for run in runs if paper_result(run.recipe)[0] is not None}
     rows = []
     for kind, table in published()["ptb_test_perplexity_by_depth_hidden_1200"].items():
@@ -128,28 +144,30 @@ def tables(runs: Sequence[Trained]) -> list[TableRow]:
     for row in published()["ptb_comparison"]:
         size = None if row["size"] is None else float(row["size"].removesuffix("M"))
         own = perplexities(ours.get(row["recipe"]))
-        rows.append(TableRow("Table 4: beside others", row["model"], size, row["valid"], row["test"], *own))
+        rows.append(
+            TableRow("Table 4: compared with other models", row["model"], size, row["valid"], row["test"], *own)
+        )
     for run in runs:
         if run.recipe.name not in ours:
             millions = run.result["parameters"] / 1e6
-            rows.append(TableRow("Ours besides", run.label, millions, None, None, *perplexities(run)))
+            rows.append(TableRow("Other models of ours", run.label, millions, None, None, *perplexities(run)))
     return rows
 
 
 class Reading(NamedTuple):
-    """What one model makes of a text of N tokens."""
+    """The results of one model on a text of N tokens."""
 
-    nats: Tensor  # (N,): of what follows each token
+    nats: Tensor  # (N,): cross-entropy of the next token
     depth: Tensor  # (layers, N)
     effective: Tensor | None  # (layers, N): how far gates were open, summed over inner steps, mean over units
 
 
 class Text:
-    """The first so many tokens of a run's test text, as its models read them."""
+    """The first `tokens` of a run's test text, as its models read them."""
 
     def __init__(self, run: Trained, tokens: int) -> None:
         run.recipe.data.check_trained_on(run.folder)  # type: ignore[attr-defined]  # these data are a text
-        length = tokens // columns(tokens) * columns(tokens)  # columns have one length
+        length = tokens // columns(tokens) * columns(tokens)  # streams have equal lengths
         self.run, self.split = run, run.test.map(lambda each: each[:, :length])  # (1, N)
         self.x = self.split.x[0].numpy()  # (N,)
         self.vocabulary = run.models[0].tokens
@@ -159,6 +177,7 @@ class Text:
 
     @cached_property
     def readings(self) -> list[Reading]:
+        self.run.tell(f"reading the test text with the models of {self.run.folder}")
         return self.read()
 
     def read(self, max_depth: int | None = None) -> list[Reading]:
@@ -172,11 +191,11 @@ def columns(tokens: int) -> int:
 
 @torch.no_grad()
 def read(model: LanguageModel, split: Split, lead: Tensor, max_depth: int | None = None) -> Reading:
-    """From nothing to the end in one column; several start from the state that `lead` (1, T) leaves."""
+    """Reads a text in one stream from a zero state, or in several from the state after `lead` (1, T)."""
     side, device = columns(split.x.size(1)), model.bias.device
     state, nats, depths, effective = None, [], [], []
     elastic = model.network.kind in ELASTIC
-    if side > 1 and model.pointer is None:  # a pointer remembers words, and has none to start with
+    if side > 1 and model.pointer is None:  # a pointer would need the words before
         left = model.run(lead.to(device), max_depth=max_depth).state
         state = tree_map(lambda part: part.expand(-1, side, -1).contiguous(), left)  # (layers, B, H)
     for x, target, _ in Windows(split, side):
@@ -195,14 +214,14 @@ def read(model: LanguageModel, split: Split, lead: Tensor, max_depth: int | None
 
 
 def tokens_to_read(runs: Sequence[Trained], bearable: float = WORK) -> int:
-    """As much of the test text as the slowest of these runs can read with bearable work, the same for all."""
+    """The number of tokens that the slowest of these runs can read with `bearable` work, the same for all."""
     whole = min(run.test.x.size(1) for run in runs)
     slowest = max(work(run.models[0]) * len(run.models) for run in runs)
     return min(whole, max(int(bearable / slowest), 1000))
 
 
 def work(model: LanguageModel) -> int:
-    """About how many multiplications a token takes."""
+    """The approximate number of multiplications for a token."""
     body = sum(parameter.numel() for parameter in model.body.parameters())
     again = 1 if model.network.kind == "RHN" else model.network.max_depth  # RHN has weights for every depth
     maps = [model.embedding.weight, model.narrowing]
@@ -213,16 +232,15 @@ def what_was_read(text: Text) -> str:
     """In words."""
     read, whole = len(text.x), text.run.test.x.size(1)
     kind = "words" if text.vocabulary.level == "word" else "characters"
-    # Numbers in a sentence, unlike those in a table, may stand at the end of a line.
+    # Numbers in a sentence must not be broken.
     some, all_of = (count(number).replace(" ", "\N{NO-BREAK SPACE}") for number in (read, whole))
     part = f"all {all_of} {kind}" if read == whole else f"the first {some} of {all_of} {kind}"
-    several = f"in {columns(read)} columns side by side, with words of the validation text before each"
+    several = f"in {columns(read)} parallel streams, each after {LEAD} {kind} of the validation text"
     return f"Measured on {part} of the test text, read {several if columns(read) > 1 else 'in order'}."
 
 
 def variety(text: Text) -> tuple[float, float]:
-    """How much depths differ from word to word, by count or else by gates: the run with the most is worth looking
-    at."""
+    """How much depth differs between tokens, and then effective depth: the run with the most is shown."""
     first = text.readings[0]
     effective = 0.0 if first.effective is None else first.effective.mean(0).std().item()
     return first.depth.double().mean(0).std().item(), effective
@@ -240,7 +258,7 @@ def perplexities_and_depths(text: Text, max_depth: int | None = None) -> list[tu
 
 
 def by_frequency(text: Text) -> WordGroups:
-    """Words by how often the text trained on has them."""
+    """Words by their frequency in the training text."""
     seen = occurrences(text.run.recipe.data.load().train, len(text.vocabulary))
     group = np.digitize(seen[text.x], FREQUENCIES) - 1  # (N,)
     names = ["never", *(f"{span(low, high)} times" for low, high in _pairs(FREQUENCIES[1:]))]
@@ -248,7 +266,7 @@ def by_frequency(text: Text) -> WordGroups:
 
 
 def occurrences(text: Split, known: int) -> Ints:
-    """How often each of so many tokens occurs in a text, which may be larger than memory."""
+    """The count of each of `known` tokens in a text, which may be larger than memory."""
     seen = np.zeros(known, np.int64)
     for piece in (*text.x[0].split(1 << 20), text.target[0, -1:]):
         seen += np.bincount(piece.numpy(), minlength=known)
@@ -256,14 +274,14 @@ def occurrences(text: Split, known: int) -> Ints:
 
 
 def by_place(text: Text) -> WordGroups:
-    """Words by their place in the sentence, or characters by that in the line, and its end by itself."""
+    """Tokens by their position in the line, with its end as a group of its own."""
     group = np.where(text.ends, len(PLACES), np.digitize(places(text.ends), PLACES) - 1)
-    names = [f"place{'s' if high != low + 1 else ''} {span(low, high)}" for low, high in _pairs(PLACES)]
+    names = [f"position{'s' if high != low + 1 else ''} {span(low, high)}" for low, high in _pairs(PLACES)]
     return _grouped(text, group, [*names, "the end"], [*map(short, PLACES), "¶"])
 
 
 def places(ends: npt.NDArray[np.bool_]) -> Ints:
-    """Of each token, the how-manieth of its line it is, from 1 on, where lines end at `ends`, (N,)."""
+    """The position of each token in its line, from 1, (N,); lines end at `ends`, (N,)."""
     index = np.arange(len(ends))
     last = np.maximum.accumulate(np.where(ends, index, -1))
     found: Ints = index - np.concatenate([[-1], last[:-1]])
@@ -275,7 +293,7 @@ def _pairs(edges: Sequence[int]) -> list[tuple[int, int | None]]:
 
 
 def span(low: int, high: int | None) -> str:
-    """From `low` to what comes before `high`."""
+    """From `low` to the number before `high`."""
     if high is None:
         return f"{count(low)} or more"
     return count(low) if high == low + 1 else f"{count(low)}–{count(high - 1)}"
@@ -289,7 +307,7 @@ def short(number: int) -> str:
 
 
 def _grouped(text: Text, group: Ints, names: Sequence[str], ticks: Sequence[str]) -> WordGroups:
-    """The groups that there are words of; `group` (N,) has the number of each word's."""
+    """The groups that have words; `group` (N,) is the number of each word's group."""
     there = np.unique(group).tolist()
     network = text.run.recipe.network
     counts = np.zeros((len(names), network.max_depth + 1), np.int64)
@@ -298,7 +316,7 @@ def _grouped(text: Text, group: Ints, names: Sequence[str], ticks: Sequence[str]
         for depth in reading.depth.numpy():  # of each layer
             np.add.at(counts, (group, depth), 1)
         nats = reading.nats.numpy()
-        own = np.concatenate([[math.nan], nats[:-1]])  # of a word itself; the first is not predicted
+        own = np.concatenate([[math.nan], nats[:-1]])  # of the word itself; the first is not predicted
         perplexity.append([_perplexity(own[group == each]) for each in there])
         follows.append([_perplexity(nats[group == each]) for each in there])
         if reading.effective is not None:
@@ -321,11 +339,11 @@ def _perplexity(nats: npt.NDArray[np.float64]) -> float:
 
 
 def passages(text: Text) -> list[Passage]:
-    """Pieces of the test text from evenly spaced places in it on, as the run's first model reads them; with how far
-    its gates were open, where all words take the same number of inner steps."""
+    """Evenly spaced pieces of the test text, as the run's first model reads them; with the effective depth if all
+    tokens take the same number of inner steps."""
     reading, spaced = text.readings[0], text.vocabulary.level == "word"
     depth, taken = reading.depth.double().mean(0), None
-    # Values that have no finite gates, however they came to be read, have none to show.
+    # Gates may be non-finite in damaged weights.
     effective = reading.effective if reading.effective is not None and reading.effective.isfinite().all() else None
     if effective is not None and bool((depth == depth[0]).all()):
         depth, taken = effective.mean(0), depth[0].item()
@@ -345,8 +363,7 @@ def passages(text: Text) -> list[Passage]:
 
 
 def pieces(ends: Sequence[int], tokens: int, size: int) -> list[slice]:
-    """Whole lines of about `size` tokens together, from `PASSAGES` places of the text on; `ends` are those of its
-    lines."""
+    """`PASSAGES` pieces of whole lines, of about `size` tokens each; `ends` are the ends of the lines."""
     found: list[slice] = []
     for number in range(PASSAGES):
         near = number * tokens // PASSAGES

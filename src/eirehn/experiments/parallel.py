@@ -1,7 +1,7 @@
-"""Many trainings at once by joblib: in processes of this machine, or on the machines of a dask or ray cluster.
+"""Trainings in parallel with joblib: in processes of this machine, or on a dask or ray cluster.
 
-Parent and workers share a file system and nothing else. While a sweep runs it has a folder of its own beside the
-runs: each worker appends what it reports to a file there, and stops once the file "running" is gone.
+Parent and workers share only a file system. A sweep has a folder next to the runs: each worker appends its reports
+to a file there, and stops when the file "running" has been deleted.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from ..training.provenance import cores
 from ..training.run import RunFolder
 from ..training.trainer import train
 
-POLL = 0.2  # seconds between two looks at a file
-LATE = 60.0  # seconds after which a network file system shows a new file at the latest
+POLL = 0.2  # seconds between checks of a file
+LATE = 60.0  # seconds until a network file system shows a new file
 
 Tell: TypeAlias = Callable[[Event], None]
 Ended: TypeAlias = Callable[[Recipe, dict[str, Any]], None]
 Outcome: TypeAlias = tuple[str, bool, str | None]
-"""A row, whether its training ended, and what went wrong. Where neither, it was stopped."""
+"""A row, whether its training ended, and its error. If neither, it was stopped."""
 
 
 def train_all(
@@ -55,8 +55,8 @@ def train_all(
 ) -> None:
     """Trains each recipe in its own folder under `folder`, `jobs` at a time.
 
-    Runs that ended earlier are not repeated. If one fails or this process is stopped, so are the others, with their
-    state saved. Another backend is chosen as for any use of joblib: `with joblib.parallel_config(backend="dask")`.
+    Runs that ended earlier are not repeated. If one fails or this process is stopped, the others save their state
+    and stop. Another backend is chosen as usual in joblib: `with joblib.parallel_config(backend="dask")`.
     """
     folder = folder.resolve()  # workers may have another working directory
     waiting = {}
@@ -71,27 +71,27 @@ def train_all(
             ended(recipe, train(recipe, folder / recipe.name, tell=tell))
     elif waiting:
         with _terminated_is_interrupted(), warnings.catch_warnings(), Sweep(folder) as sweep:
-            # loky replaces a worker that has grown, as one that trains does, and warns of it.
+            # loky replaces workers whose memory has grown, with a warning.
             warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
             _train_waiting(waiting, sweep, number, tell, ended)
 
 
 def _number(jobs: int | None, recipes: Sequence[Recipe]) -> int:
-    """By default that of the user's own backend; else one for each core, and on a GPU two, of which one sets up
+    """By default that of the user's backend; otherwise one for each core, or two on a GPU, of which one prepares
     while the other computes."""
-    own = joblib.effective_n_jobs(None)  # 1 where nothing was chosen
+    own = joblib.effective_n_jobs(None)  # 1 if nothing was chosen
     on_gpu = torch.cuda.is_available() and any(each.hardware.accelerator != "cpu" for each in recipes)
     usual = own if own > 1 else 2 if on_gpu else cores()
     return min(jobs or usual, len(recipes))
 
 
 def _is_local() -> bool:
-    """Whether no backend was chosen that may reach other machines."""
+    """Whether all workers are on this machine."""
     return isinstance(get_active_backend()[0], LokyBackend | SequentialBackend)
 
 
 class Sweep:
-    """The folder through which parent and workers reach each other."""
+    """The folder by which parent and workers communicate."""
 
     def __init__(self, runs: Path) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix=".sweep-", dir=runs, ignore_cleanup_errors=True)
@@ -110,7 +110,7 @@ class Sweep:
         (self.path / "running").unlink(missing_ok=True)
 
     def messages(self) -> Iterator[dict[str, Any]]:
-        """What workers have written since the last call; a line that is not whole waits for the next."""
+        """Complete lines that workers have written since the last call."""
         for path in sorted(self.path.glob("*.jsonl")):
             with open(path, "rb") as file:
                 file.seek(self._read.get(path, 0))
@@ -120,7 +120,7 @@ class Sweep:
 
 
 def _train_waiting(waiting: dict[str, Recipe], sweep: Sweep, jobs: int, tell: Tell, ended: Ended) -> None:
-    """Whatever calls back does so in this thread. Another one waits for joblib, which Ctrl-C would abort."""
+    """Callbacks run in this thread. Another thread waits for joblib, which Ctrl-C would abort."""
     outcomes: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
     gathering = threading.Thread(target=_gather, args=(_start(waiting, sweep, jobs), outcomes))
     gathering.start()
@@ -145,7 +145,7 @@ def _train_waiting(waiting: dict[str, Recipe], sweep: Sweep, jobs: int, tell: Te
 
 
 def _start(names: Iterable[str], sweep: Sweep, jobs: int) -> Iterable[Outcome]:
-    # No backend is named, so that a user's `parallel_config` holds; joblib's own choice is loky.
+    # No backend is named, so that a user's `parallel_config` is used; the default is loky.
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
     calls = (joblib.delayed(train_row)(name, str(sweep.runs), str(sweep.path), os.getpid()) for name in names)
     with _without_interrupts():
@@ -157,13 +157,13 @@ def _gather(outcomes: Iterable[Outcome], into: queue.SimpleQueue[Outcome | BaseE
     try:
         for outcome in outcomes:
             into.put(outcome)
-    except BaseException as error:  # raised again where it is read
+    except BaseException as error:  # raised again by the reader
         into.put(error)
 
 
 def _result(outcome: Outcome | BaseException, runs: Path) -> tuple[str, dict[str, Any]]:
     if isinstance(outcome, BrokenProcessPool):
-        raise RunError("a process that trained was killed, perhaps for want of memory: try fewer jobs at a time")
+        raise RunError("a training process was killed, perhaps because memory ran out: try a smaller --jobs")
     if isinstance(outcome, BaseException):
         raise outcome
     name, has_ended, error = outcome
@@ -174,7 +174,7 @@ def _result(outcome: Outcome | BaseException, runs: Path) -> tuple[str, dict[str
     run, until = RunFolder(runs / name), time.monotonic() + LATE
     while (result := run.read_result()) is None:
         if time.monotonic() > until:
-            raise RunError(f"{run.path} has ended, but its result.json is not to be seen from here")
+            raise RunError(f"{run.path} has ended, but its result.json is not visible on this machine")
         time.sleep(POLL)
     return name, result
 
@@ -187,11 +187,11 @@ def _pass_on(message: dict[str, Any], tell: Tell) -> None:
 
 
 _alone = threading.Lock()
-"""Held by the one training of this process: each sets the random state and the warnings of the whole process."""
+"""One training at a time in a process: each sets the random state and the warnings of the process."""
 
 
 def train_row(name: str, runs: str, sweep: str, parent: int) -> Outcome:
-    """What a worker does: the run of this name in the folder `runs`, for the sweep of the process `parent`."""
+    """Trains the run of this name in the folder `runs`, as a worker for the process `parent`."""
     folder, running, reports = Path(runs) / name, Path(sweep) / "running", Path(sweep) / f"{name}.jsonl"
     child = os.getppid() == parent
 
@@ -199,7 +199,10 @@ def train_row(name: str, runs: str, sweep: str, parent: int) -> Outcome:
         return child and os.getppid() != parent
 
     def report(message: dict[str, Any]) -> None:
-        with suppress(FileNotFoundError), open(reports, "a", encoding="utf-8") as file:  # gone once all is over
+        with (
+            suppress(FileNotFoundError),
+            open(reports, "a", encoding="utf-8") as file,
+        ):  # deleted when the sweep is over
             file.write(json.dumps(message) + "\n")
 
     stopping = StopWhen(lambda: orphaned() or not running.exists())
@@ -211,17 +214,17 @@ def train_row(name: str, runs: str, sweep: str, parent: int) -> Outcome:
                 return name, True, None
         except (Stopped, KeyboardInterrupt):
             if orphaned():
-                os._exit(1)  # else it would wait for more from nobody
+                os._exit(1)  # otherwise it would wait forever
         except (RunError, ValueError) as error:
             return name, False, str(error)
-        except Exception as error:  # returned, since joblib ends the others at once where one raises
+        except Exception as error:  # returned: joblib would end the others at once if it were raised
             traceback.print_exc()
             return name, False, f"the training of {name} failed: {type(error).__name__}: {error}"
     return name, False, None
 
 
 class StopWhen(pl.Callback):
-    """Stops a training, with its state saved, once `over` says so, which is asked now and then."""
+    """Saves and stops a training when `over` returns True; it is called now and then."""
 
     def __init__(self, over: Callable[[], bool]) -> None:
         self.over = over
@@ -239,7 +242,7 @@ class StopWhen(pl.Callback):
 
 @contextmanager
 def _reported_warnings(report: Callable[[str], None]) -> Iterator[None]:
-    """Those of an unstable training; of this thread alone, as the parent may be another one of this process."""
+    """Passes on warnings of an unstable training, of this thread only."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", UnstableTraining)
         show, own = warnings.showwarning, threading.get_ident()
@@ -256,7 +259,7 @@ def _reported_warnings(report: Callable[[str], None]) -> Iterator[None]:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Processes started here never get Ctrl-C, which a terminal sends to all: they stop when they are asked to."""
+    """Makes child processes ignore Ctrl-C, which a terminal sends to all: they stop when they are asked to."""
     if not hasattr(signal, "pthread_sigmask"):
         yield
         return
@@ -269,7 +272,7 @@ def _without_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _terminated_is_interrupted() -> Iterator[None]:
-    """SIGTERM as Ctrl-C, so that the workers are asked to save."""
+    """Treats SIGTERM as Ctrl-C, so that the workers save."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

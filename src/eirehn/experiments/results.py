@@ -1,4 +1,4 @@
-"""The results file: what was run, where, and what came out, beside what the paper says."""
+"""The results file: runs, where they were trained, their results and those of the paper."""
 
 from __future__ import annotations
 
@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 
 from ..data.har import HarData
+from ..data.table import FileData
+from ..data.text import TextData
 from ..models import SHALLOW, LanguageNetwork
 from ..recipes import find, har
 from ..report.tables import NAMES, as_float
@@ -21,18 +23,28 @@ from ..training.config import Hardware, Recipe
 
 
 def spread(values: Sequence[float]) -> float | None:
-    """The standard deviation of a sample; NaN where one of it is. (`statistics.stdev` cannot do that.)"""
+    """The standard deviation of a sample; NaN if one value is. (`statistics.stdev` raises an error.)"""
     return float(np.std(values, ddof=1)) if len(values) > 1 else None
 
 
 OWN = ("-best", "ptb-short", "ptb-early", "ptb-pointer", "ptb-scaling")
-"""How the names of recipes end that are not the paper's."""
+"""Endings of the names of recipes that are not the paper's."""
+
+
+def is_own(recipe: Recipe) -> bool:
+    """Whether the data are the user's own."""
+    return isinstance(recipe.data, FileData | TextData)
+
+
+def short_label(recipe: Recipe) -> str:
+    """The name of a single run."""
+    return f"{NAMES.get(recipe.network.kind, recipe.network.kind)}-{recipe.network.hidden_size}"
 
 
 def label(recipe: Recipe) -> str:
-    """What tables and figures call a run."""
+    """The name of a run in tables and plots."""
     network = recipe.network
-    text = f"{NAMES.get(network.kind, network.kind)}-{network.hidden_size}"
+    text = short_label(recipe)
     by_depth = recipe.data.task == "language" and network.kind not in SHALLOW
     if network.kind == "SRHN" or by_depth:
         text += f", depth {network.max_depth}"
@@ -40,7 +52,7 @@ def label(recipe: Recipe) -> str:
         text += ", pointer" if network.pointer else ""
         text += ", calibrated" if network.calibrated else ""
         if network.embedding_size not in (None, network.hidden_size):
-            text += f", words of {network.embedding_size}"
+            text += f", embedding size {network.embedding_size}"
     elif isinstance(recipe.data, HarData):
         text += har.distinction(network, recipe.data)
     if recipe.name.endswith(OWN):
@@ -51,13 +63,14 @@ def label(recipe: Recipe) -> str:
         text += f", {100 * recipe.optimisation.early:g}% stopped early"
     if "-penalty-" in recipe.name or recipe.optimisation.depth_penalty:
         text += f", penalty {recipe.optimisation.depth_penalty:g}"
-    if network.kind == "EIREHN" and network.weight_update != "paper":
+    usual = "bounded" if is_own(recipe) else "paper"
+    if network.kind == "EIREHN" and network.weight_update != usual:
         text += f", {network.weight_update}"
     return text
 
 
 def row(recipe: Recipe, result: dict[str, Any]) -> dict[str, Any]:
-    """One line of a results file from what a run left."""
+    """One line of a results file from the result of a run."""
     network = recipe.network
     values = list(map(as_float, result["values"]))
     paper, paper_std = paper_result(recipe)
@@ -95,8 +108,8 @@ def published() -> dict[str, Any]:
 
 @cache
 def _paper_rows() -> dict[str, tuple[float, float | None]]:
-    """By the name of its recipe, the mean of each row of the paper, and its deviation where the paper has one for
-    the metric of ours."""
+    """The mean of each row of the paper by the name of its recipe, and its standard deviation if the paper has it
+    for the same metric."""
     tables = published()
     ablation = tables["synthetic_ablation_mse_e3_hidden_20"]
     small = {row["recipe"]: row["mean"] for row in tables["synthetic_mse_e3"]}
@@ -119,14 +132,14 @@ def depth_row(kind: str, depth: int) -> str:
 
 
 def paper_result(recipe: Recipe) -> tuple[float | None, float | None]:
-    """The mean and the standard deviation that the paper has for this row; None where it has none, and for a recipe
-    that only bears the name of one."""
+    """The paper's mean and standard deviation for this row; None if it has none, or if only the name of the recipe
+    is the same."""
     found = _paper_rows().get(recipe.name)
     return found if found is not None and _same_row(recipe, find(recipe.name)) else (None, None)
 
 
 def _same_row(one: Recipe, other: Recipe) -> bool:
-    """Whether they differ at most in what the notice of a cut run names: seeds, epochs, training sequences."""
+    """Whether they differ at most in seeds, epochs and training sequences, which a notice in the report states."""
 
     def whole(recipe: Recipe) -> Recipe:
         return replace(

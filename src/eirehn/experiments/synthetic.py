@@ -20,19 +20,19 @@ EXAMPLES = 6
 
 
 def about(runs: Sequence[Trained]) -> dict[str, Any]:
-    """The noise and the floor, where all have the same."""
+    """The noise and the floor, if all runs have the same."""
     noises = {_data(run).noise_std for run in runs}
     noise = noises.pop() if len(noises) == 1 else None
     return {"noise_std": noise, "bayes_floor": None if noise is None else bayes_floor(SyntheticData(noise))}
 
 
 def about_row(run: Trained) -> dict[str, Any]:
-    """There is nothing to say of a regression beyond its metric."""
+    """Nothing beyond the metric."""
     return {}
 
 
 def parts(runs: Sequence[Trained]) -> dict[str, Any]:
-    """Of the report of these runs, as many as they allow."""
+    """The parts of the report of these runs."""
     alive = [run for run in runs if run.models]
     elastic = [run for run in alive if run.elastic]
     family = penalised_family(alive)
@@ -61,7 +61,7 @@ def errors_and_depths(run: Trained, max_depth: int | None = None) -> list[tuple[
 
 @torch.no_grad()
 def readings(run: Trained, max_depth: int | None = None) -> list[tuple[Tensor, Tensor]]:
-    """Of each of the run's models, the squared error and the depth at each time step of the test data, (N, T)."""
+    """The squared error and the depth of each of the run's models at each time step of the test data, (N, T)."""
     if max_depth not in run.readings:
         test, found = run.test, []
         for model in run.models:
@@ -91,7 +91,7 @@ def examples(run: Trained) -> list[Example]:
 
 
 def true_depth(run: Trained) -> TrueDepth:
-    """The depth spent on a prediction against the generator's own for the point predicted."""
+    """The depth of a prediction against the generator's depth for the predicted point."""
     taken = _generated(_data(run))[1].flatten().repeat(len(run.models))
     spent = torch.cat([depth.flatten() for depth in _depths(run)]).double()
     depths = taken.unique().tolist()
@@ -107,7 +107,7 @@ def true_depth(run: Trained) -> TrueDepth:
 
 @lru_cache(2)
 def _generated(data: SyntheticData) -> tuple[Tensor, Tensor]:
-    """The test sequences, (N, T + 1, 2), and the depth the generator took for each point but the first, (N, T)."""
+    """The test sequences, (N, T + 1, 2), and the generator's depth for each point but the first, (N, T)."""
     generated: Synthetic = data.generate()
     return torch.from_numpy(generated.x[-data.test :]), torch.from_numpy(generated.depth[-data.test :, 1:])
 

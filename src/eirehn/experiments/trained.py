@@ -1,4 +1,4 @@
-"""Runs that have ended: their models, their learning curves, and what they do with depth on test data."""
+"""Completed runs: their models, their learning curves, and their depth on test data."""
 
 from __future__ import annotations
 
@@ -25,29 +25,30 @@ from .results import label, spread
 
 
 class Trained:
-    """A run that has ended."""
+    """A completed run."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, tell: Callable[[str], None] = lambda line: None) -> None:
+        self.folder, self.tell = folder, tell
         self.recipe: Recipe = RunFolder(folder).recipe()
         result = RunFolder(folder).read_result()
         if result is None:
             raise RunError(f"{folder} has not ended: it has no result.json")
         self.result: dict[str, Any] = result
+        self.commands = RunFolder(folder).commands()
         self.label = label(self.recipe)
         self.seeds = [
             seed for seed, value in zip(self.recipe.seeds, result["values"], strict=True) if value is not None
         ]
         self.has_weights = not self.seeds or (folder / "best.safetensors").exists()
         self.readings: dict[int | None, list[Any]] = {}
-        """What each model makes of the test data: kept here by those who read them, for all parts of a report."""
+        """Cache of the predictions of each model for the test data."""
 
     @cached_property
     def models(self) -> list[Any]:
-        """One for each seed that did not diverge from its first epoch on; none where the weights were not kept."""
+        """One for each seed that did not diverge in its first epoch; empty if the weights were not kept."""
         models = [load(self.folder, seed=seed) for seed in self.seeds] if self.has_weights else []
         for model in models:
-            model.scaling = None  # what they are given here, the splits, is in the units of the training
+            model.scaling = None  # the splits are already standardised
         return models
 
     @property
@@ -56,7 +57,7 @@ class Trained:
 
     @property
     def deep(self) -> bool:
-        """Whether it has a depth to cap."""
+        """Whether its depth can be capped."""
         return self.recipe.network.kind in FIXED + ELASTIC
 
     @property
@@ -68,19 +69,19 @@ class Trained:
         return _split_for_test(self.recipe.data)
 
 
-@lru_cache(8)  # the rows of one table may read their data in several ways
+@lru_cache(8)  # the rows of a table may have different data
 def _split_for_test(data: Data) -> Split:
     return data.load().test
 
 
 def penalised_family(runs: Sequence[Trained]) -> list[Trained]:
-    """Those of one elastic network that was trained with several depth penalties."""
+    """The runs of one elastic network with different depth penalties."""
     penalised = [run.recipe.network for run in runs if run.elastic and run.penalty]
     return [run for run in runs if penalised and run.recipe.network == penalised[0]]
 
 
 def largest_of_each(runs: Sequence[Trained], size: Callable[[Trained], int]) -> list[Trained]:
-    """The largest run of each kind of network and number of layers, without a depth penalty where there is one."""
+    """The largest run of each kind of network and number of layers, preferably without a depth penalty."""
     largest: dict[tuple[str, int], Trained] = {}
     for run in sorted(runs, key=lambda run: (run.penalty > 0, -size(run))):
         largest.setdefault((run.recipe.network.kind, run.recipe.network.num_layers), run)
@@ -100,13 +101,13 @@ def learning_curve(run: Trained) -> Curve:
         }
         epochs = [int(line["epoch"]) for line in lines if int(line["seed"]) == recipe.seeds[0]]
         if any(len(seed) != len(epochs) for seeds in columns.values() for seed in seeds):
-            raise ValueError("it does not have every seed of every epoch")
+            raise ValueError("seeds are missing for some epochs")
     except (OSError, KeyError, ValueError, IndexError, StopIteration) as error:
         raise RunError(f"{path} cannot be read: {error}") from error
-    # Where nothing is held out, there is no metric and no depth of an epoch.
+    # Without validation data there is no metric and no depth of an epoch.
     validated = run.result.get("best_validation", True) is not None
     varies = recipe.network.kind in (*ELASTIC, "ACT")
-    measured = metric == "mse"  # there what training lowers is the metric
+    measured = metric == "mse"  # there the loss is the metric
     return Curve(
         label=run.label,
         epochs=epochs,
@@ -118,12 +119,13 @@ def learning_curve(run: Trained) -> Curve:
 
 
 Measure = Callable[[Trained, int | None], list[tuple[float, float]]]
-"""The metric and the mean depth of each model of a run, whose depth may be capped."""
+"""Measures the metric and the mean depth of each model of a run, with an optional cap on depth."""
 
 
 def early_curve(run: Trained, measure: Measure) -> EarlyCurve:
-    """The metric when no time step may go deeper than 1, 2, … inner steps, without training for it."""
+    """The metric with a cap of 1, 2, … inner steps, not trained again."""
     caps = range(1, run.recipe.network.max_depth + 1)
+    run.tell(f"measuring {run.folder} with at most 1 to {caps[-1]} inner steps")
     metric = [[value for value, _ in measure(run, cap)] for cap in caps]
     return EarlyCurve(
         run.label,
@@ -134,14 +136,14 @@ def early_curve(run: Trained, measure: Measure) -> EarlyCurve:
 
 
 def histogram(run: Trained, depths: Iterable[Tensor]) -> DepthHistogram:
-    """How often the run's models spent each of these depths, in all layers."""
+    """The counts of these depths in all layers of the run's models."""
     every = torch.cat([each.flatten() for each in depths])
     counts = torch.bincount(every, minlength=run.recipe.network.max_depth + 1).tolist()
     return DepthHistogram(run.label, counts, run.recipe.network.num_layers)
 
 
 def savings(runs: Sequence[Trained], measure: Measure, *, rounds: int) -> list[Saving]:
-    """Metric, mean depth and time to read the test data of each run."""
+    """Metric, mean depth and time for the test data of each run."""
     found = []
     times = milliseconds([_reading(run) for run in runs], rounds)
     for run, time_to_read in zip(runs, times, strict=True):
@@ -162,7 +164,7 @@ def savings(runs: Sequence[Trained], measure: Measure, *, rounds: int) -> list[S
 
 
 def _reading(run: Trained) -> Callable[[], None]:
-    """Of the run's test data, by all of its models."""
+    """A function that runs all models on the test data."""
     x, lengths = run.test.x.to(run.models[0].head.weight.dtype), run.test.lengths
 
     @torch.no_grad()
@@ -174,8 +176,8 @@ def _reading(run: Trained) -> Callable[[], None]:
 
 
 def milliseconds(calls: Sequence[Callable[[], None]], rounds: int, patience: float = math.inf) -> list[float]:
-    """Of each call the median of `rounds`, in which they take turns, or of as many as `patience` seconds allow,
-    after one that compiles and warms up."""
+    """The median time of each call over `rounds`, or fewer if `patience` seconds are over, after a first one to
+    warm up. The calls alternate."""
     times: list[list[float]] = [[] for _ in calls]
     until = time.monotonic() + patience
     for number in range(1 + rounds):

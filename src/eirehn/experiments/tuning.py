@@ -20,25 +20,25 @@ from ..training.trainer import TASKS, make_model
 from .trained import Trained, learning_curve
 
 LAYERS = (*SHALLOW[1:], *FIXED, *ELASTIC)
-"""What is compared unless asked otherwise: not ACT, which takes ten times as long, nor the plain RNN."""
+"""The default layers: not ACT, which takes ten times as long, nor the plain RNN."""
 TOLERANCE = 0.03
-"""A layer has at most this share of parameters more than asked for; the next larger one would have more."""
+"""The number of parameters may be larger than asked for by at most this share."""
 AT_ONCE = 5
-"""Trials of a layer between two looks at what the earlier ones found."""
+"""Trials of a layer that run at once, before the next ones are chosen."""
 LOWEST, HIGHEST, BANDS = 0.1, 3.0, 3
-"""Learning rates tried, in those of the base recipe, and into how many equal parts of a log scale they fall."""
+"""Range of learning rates as factors on that of the base recipe, and the number of bands of equal log width."""
 
 Settings = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """`base` with each layer in the place of its own, of the same size and tuned in as many trials."""
+    """`base` with each layer, of equal size and tuned in as many trials."""
 
     name: str
     base: Recipe
     tuning_data: Data
-    """`base.data` with sequences held out for validation, by which settings are chosen."""
+    """`base.data` with sequences held out for validation, to choose settings by."""
     tuning_epochs: int
     parameters: int
     trials: int = 20
@@ -50,7 +50,7 @@ class Comparison:
         return self.base.data.task == "language"
 
     def smaller(self) -> Comparison:
-        """A look at how it goes, in minutes."""
+        """A reduced comparison that takes minutes."""
         optimisation = replace(self.base.optimisation, epochs=2)
         data, tuning_data = self.base.data, self.tuning_data
         if not isinstance(data, FileData):
@@ -67,7 +67,7 @@ def size_of(recipe: Recipe) -> int:
 
 
 def sized(recipe: Recipe, parameters: int) -> Recipe:
-    """With the largest hidden size that gives at most `TOLERANCE` more than so many parameters."""
+    """The recipe with the largest hidden size that has at most `TOLERANCE` more than `parameters`."""
     most = math.floor(parameters * (1 + TOLERANCE))
 
     def of(hidden: int) -> Recipe:
@@ -86,7 +86,7 @@ def sized(recipe: Recipe, parameters: int) -> Recipe:
 
 
 def with_layer(compared: Comparison, kind: str, settings: Settings) -> Recipe:
-    """The recipe of a row: `base` with this layer, from its default initialisation, by these settings."""
+    """The recipe of a row: `base` with this layer, its default initialisation and these settings."""
     base, network = compared.base, compared.base.network
     fits_dropout = kind in FIXED + ELASTIC or (compared.language and kind in SHALLOW)
     network = replace(
@@ -109,7 +109,7 @@ def with_layer(compared: Comparison, kind: str, settings: Settings) -> Recipe:
 
 
 def suggest(trial: optuna.Trial, kind: str, compared: Comparison) -> Settings:
-    """What a trial tries. Of a language model it is the learning rate alone."""
+    """The settings of a trial; for a language model only the learning rate."""
     rate = compared.base.optimisation.learning_rate
     if compared.language:
         return {"learning_rate": trial.suggest_categorical("learning_rate", rates_around(rate))}
@@ -125,8 +125,8 @@ def suggest(trial: optuna.Trial, kind: str, compared: Comparison) -> Settings:
 
 
 class Search:
-    """The trials of one layer. Their settings depend on the results of earlier ones and on nothing else, so a
-    command that was stopped asks for the same trials again and finds them trained."""
+    """The trials of one layer. Their settings depend only on the results of earlier ones, so a repeated command
+    finds its earlier trials trained."""
 
     def __init__(self, compared: Comparison, kind: str) -> None:
         self.compared, self.kind, self.asked = compared, kind, 0
@@ -159,8 +159,8 @@ class Search:
                 self.study.tell(trial, state=optuna.trial.TrialState.FAIL)
 
     def finalists(self) -> list[Recipe]:
-        """The best trial of each band of learning rates, to be trained at full length with three seeds: what learns
-        fastest in a short training may fail in a long one. Not of a language model, which takes hours."""
+        """The best trial of each band of learning rates, to be trained at full length with three seeds: the best
+        in a short training may fail in a long one. Not for language models, which take hours."""
         ended = [trial for trial in self.study.trials if trial.value is not None]
         if not ended:
             raise ValueError(f"no trial of {self.kind} gave a finite result: try a lower learning rate")

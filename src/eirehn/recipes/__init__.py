@@ -38,6 +38,6 @@ def find(name: str) -> Recipe:
     known = recipes()
     if name not in known:
         raise ValueError(
-            f"there is no recipe {name!r}; did you mean {nearest(name, known)!r}? `eirehn recipes` lists all"
+            f"unknown recipe {name!r}; did you mean {nearest(name, known)!r}? `eirehn recipes` lists all"
         )
     return known[name]

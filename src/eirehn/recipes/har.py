@@ -12,7 +12,7 @@ PAPER = ClassifierOptimisation(epochs=100, batch_size=200, optimizer="adam", lea
 SIZES = {"RNN": (32, 48, 64), "LSTM": (16, 24, 32)}
 RHN_DEPTHS = (1, 2, 3)
 ELASTIC_SIZES = (32, 40, 48)
-# Both chosen by cross-validation over the people of the training part: deeper networks train worse at this rate.
+# Chosen by cross-validation over the people of the training part; deeper networks train worse at this rate.
 MAX_DEPTH = 2
 START = {"gate_bias": -2.0, "alpha": 0.05, "decay_bias": -4.0, "decay_scale": 0.1}
 FLAT = {**START, "gate_bias": 0.0}
@@ -22,7 +22,7 @@ PENALTIES = (0.0, 0.1, 0.3, 1.0)
 
 def table2() -> list[Recipe]:
     """The 12 rows of Table 2, by the published parameter counts: EI-REHN with one layer, the others with two, and
-    each with a linear map of the input added to what its first layer puts out."""
+    each with a linear map of the input added to the output of its first layer."""
     return [
         *(
             _recipe(SequenceNetwork(kind, size, 2, shortcut=True))
@@ -44,8 +44,8 @@ def variants() -> list[Recipe]:
 
 
 def best() -> Recipe:
-    """Our own recipe; the lab notebook has its search. It reads both ways, four steps at once, and sees each window
-    as if the phone had sat a little differently each time."""
+    """Our own recipe; the lab notebook has its search. It is bidirectional, reads four time steps at once, and
+    augments windows by random rotations."""
     network = SequenceNetwork(
         "EIREHN", 56, max_depth=2, weight_update="paper", bidirectional=True, pooling="mean", start=FLAT
     )
@@ -63,7 +63,7 @@ def best() -> Recipe:
 
 
 def penalised() -> list[Recipe]:
-    """What depth is spent on under a penalty: one direction and deeper than our best, else trained like it."""
+    """To show depth under a penalty: unidirectional and deeper than our best recipe, otherwise the same."""
     own = best()
     network = SequenceNetwork("EIREHN", 64, max_depth=4, weight_update="paper", pooling="mean", start=START)
     return [
@@ -86,7 +86,7 @@ def elastic(size: int) -> SequenceNetwork:
 
 
 def distinction(network: SequenceNetwork, data: HarData) -> str:
-    """What tells rows of one kind and size apart in a table."""
+    """The part of a label that distinguishes rows of one kind and size."""
     words = []
     if network.kind == "RHN":
         words.append(f"depth {network.max_depth}")

@@ -24,14 +24,14 @@ SEEDS = (0, 1, 2)
 
 
 def classify() -> Recipe:
-    """A class for each sequence."""
+    """Classification: a class for each sequence."""
     network = replace(NETWORK, hidden_dropout=0.2)
     optimisation = ClassifierOptimisation(**SETTINGS, depth_penalty=DEPTH_PENALTIES["classification"])
     return Recipe("classify", network, FileData(), optimisation, SEEDS)
 
 
 def regress() -> Recipe:
-    """A number for each sequence."""
+    """Regression: a number for each sequence."""
     optimisation = Optimisation(**SETTINGS, depth_penalty=DEPTH_PENALTIES["regression"])
     return Recipe("regress", NETWORK, FileData(task="regression"), optimisation, SEEDS)
 

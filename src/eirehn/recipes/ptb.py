@@ -22,13 +22,13 @@ PAPER = LanguageOptimisation(
     sum_steps=True,
     clip=10.0,
 )
-"""Of the RHN authors' code, whose cell the paper replaces."""
+"""The settings of the RHN authors' code; the paper replaces only its cell."""
 SHORTER = replace(PAPER, epochs=300)
-"""The same, ended where the rate is 1/256 of the first; over the last 60 epochs validation hardly changes. A rate
-that falls faster does worse."""
+"""The same, but ended where the learning rate is 1/256 of the first; the last 60 epochs hardly change validation. A
+faster decay is worse."""
 SLOWER = replace(SHORTER, decay=1.005, recurrent_rate=0.5, shift=True, average=0.99998)
-"""EI-REHN's: a rate that falls to a quarter, of the recurrent layer half of it, and a running average of the
-weights, at each step over about the last tenth of all before it; epochs start at random offsets of the text."""
+"""For EI-REHN: the learning rate falls to a quarter, and is half as large for the recurrent layer; the weights are
+averaged over about the last tenth of all steps; epochs start at random offsets of the text."""
 ZAREMBA = LanguageOptimisation(
     epochs=55,
     batch_size=20,
@@ -73,13 +73,12 @@ MELIS = LanguageOptimisation(
     clip=10.0,
     average=0.9995,
 )
-"""After Melis et al. (2018): RMSprop, a larger penalty, and in the network inputs and outputs dropped anew at each
-step. Weights that all inner steps share learn at a quarter of the rate of the others. A running average of them is
-kept."""
+"""After Melis et al. (2018): RMSprop, a larger penalty, and dropout of inputs and outputs that is drawn anew at
+each time step. Recurrent weights have a quarter of the learning rate of the others. A running average is kept."""
 LONG = replace(MELIS, epochs=370, schedule="constant", average=0.99998)
-"""The same at its first rate to the end, averaged over about the last tenth of all steps, so that it can be stopped
-at any epoch. It takes four times as long, and overfits less: a rate that falls ends with a training loss of
-3.95 and validation of 65, this one with 4.14 and 62."""
+"""The same with a constant learning rate, averaged over about the last tenth of all steps, so that it can be
+stopped at any epoch. It takes four times as long and overfits less: with decay it ends at a training loss of 3.95
+and a validation perplexity of 65, without at 4.14 and 62."""
 DEPTHS = (2, 3, 4, 5)
 
 
@@ -89,23 +88,23 @@ def table3() -> list[Recipe]:
 
 
 def table4() -> list[Recipe]:
-    """What EI-REHN is compared with, and its two sizes; EI-REHN-1200 is in Table 3, too."""
+    """The models that EI-REHN is compared with, and its two sizes; EI-REHN-1200 is also in Table 3."""
     return [lstm(1500), pointer(650), rhn(830, 10), ei_rehn(1000, 4), ei_rehn(1200, 4)]
 
 
 def tables() -> list[Recipe]:
-    """All rows, each once, and the RHN of 1050 units that shows whether the recipe is its authors'."""
+    """All rows, each once, and the RHN of 1050 units, to check the recipe against its authors' result."""
     rows = [*table3(), *table4(), rhn(1050, 4)]
     return list({recipe.name: recipe for recipe in rows}.values())
 
 
 def best() -> Recipe:
-    """The paper's network, trained our way, temperature-scaled on validation."""
+    """The paper's network with our recipe, temperature-scaled on validation."""
     return _recipe("ptb-best", replace(RECURSIVE, calibrated=True), LONG)
 
 
 def short() -> Recipe:
-    """In six minutes on an H200 in place of 26."""
+    """A shorter training: six minutes on an H200 instead of 26."""
     return _recipe("ptb-short", RECURSIVE, replace(MELIS, epochs=86, decay_from=46))
 
 
@@ -116,23 +115,23 @@ def compared() -> Recipe:
 
 
 def early() -> Recipe:
-    """`ptb-short` for all depths: stopped after one, two or three inner steps, deeper more often, at a quarter of
-    its training steps."""
+    """`ptb-short` for use with any cap on depth: a quarter of its training steps have a cap of one, two or three
+    inner steps, deeper ones more often."""
     recipe = short()
     return replace(recipe, name="ptb-early", optimisation=replace(recipe.optimisation, early=0.25))
 
 
 def pointing() -> Recipe:
-    """All but `ptb-short` with a pointer over the last 100 words, whose parameters the hypernetwork has less. It is
-    regularised more, since a pointer invites overfitting."""
+    """`ptb-short` with a pointer over the last 100 words and a smaller hypernetwork, for the same number of
+    parameters. It is regularised more, since a pointer tends to overfit."""
     ours = replace(OURS, hidden_dropout=0.5)
     network = replace(ours, hidden_size=1200, hyper_size=400, weight_update="recursive", pointer=100)
     return _recipe("ptb-pointer", network, replace(MELIS, penalty=3e-4))
 
 
 def scaling() -> Recipe:
-    """As many parameters in other places: a network that scales the rows of its weights, with fewer units in its
-    hypernetwork and more beside them."""
+    """As many parameters, distributed differently: a network that scales the rows of its weights, with a smaller
+    hypernetwork and more units."""
     return _recipe("ptb-scaling", replace(OURS, hidden_size=1352, hyper_size=100, weight_update="scaling"), MELIS)
 
 
@@ -145,7 +144,7 @@ def recipes() -> list[Recipe]:
 
 
 def ei_rehn(size: int, depth: int) -> Recipe:
-    """With the paper's weight update, whose sum has no bound: from START, at this rate, it diverged in its
+    """With the paper's unbounded weight update: initialised as START, with this learning rate, it diverged in its
     fourth epoch."""
     steep = replace(HIGHWAY, start=STEEP)
     network = replace(steep, hidden_size=size, max_depth=depth, hyper_size=size // 2, weight_update="paper")
@@ -153,7 +152,7 @@ def ei_rehn(size: int, depth: int) -> Recipe:
 
 
 def rhn(size: int, depth: int) -> Recipe:
-    """With 1050 units and depth 4 a row of its authors' own table: 68.6."""
+    """With 1050 units and depth 4 it is a row of its authors' table: 68.6."""
     network = replace(HIGHWAY, kind="RHN", hidden_size=size, max_depth=depth)
     return _recipe(f"ptb-rhn-{size}-r{depth}", network, SHORTER)
 
@@ -176,9 +175,9 @@ def _regularised_lstm(size: int, *, dropout: float, weight_bound: float) -> Lang
 
 
 def own_text() -> Recipe:
-    """A network of middle size that learns any text of some hundred thousand words or characters. The embedding
-    learns at three times the rate of the recurrent layer, which would become unstable at that. The weights that are
-    kept are an average over about the last tenth of all steps, which overfits less."""
+    """A medium-sized network for texts of some hundred thousand words or characters. The embedding has three times
+    the learning rate of the recurrent layer, which would become unstable at that rate. The weights are averaged
+    over about the last tenth of all steps, which overfits less."""
     return Recipe(
         name="lm",
         network=LanguageNetwork(

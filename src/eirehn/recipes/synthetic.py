@@ -11,7 +11,8 @@ from ..training.config import Optimisation, Recipe
 PAPER = Optimisation(epochs=100, batch_size=20, optimizer="adam", learning_rate=0.01)
 SIZES = {"RNN": (20, 30, 40), "LSTM": (10, 15, 20), "RHN": (10, 15, 20), "EIREHN": (10, 15, 20)}
 DEPTHS = {"RHN": 5, "SREHN": 5, "EIREHN": 5, "ACT": 6}
-"""The published parameter counts say 5 for RHN; the others are at most, chosen on validation data."""
+"""5 for RHN follows from the published parameter counts; the others are maximum depths, chosen on validation
+data."""
 PENALTIES = (0.0, 0.01, 0.03, 0.1, 0.3)
 WEIGHT_UPDATES = ("paper", "recursive", "additive", "scaling", "outer", "none")
 NAMES = {"EIREHN": "ei-rehn"}
@@ -20,8 +21,8 @@ LOCAL = {"decay_bias": -4.0, "decay_scale": 0.1}  # hardly any local decay
 # Chosen on validation data: the depth of the generator jumps at certain radii, and sharp units learn that sooner.
 SHARP = {"alpha": 0.02, "gate_bias": -0.5, "input_scale": 30.0, "gate_scale": 6.0} | LOCAL
 STARTS = {
-    "RHN": {"gate_bias": 0.0},  # better than their authors' −2, and stabler
-    "SRHN": {"gate_bias": 0.0},  # for RHN's sake; −2 did as well in the search
+    "RHN": {"gate_bias": 0.0},  # better and more stable than its authors' −2
+    "SRHN": {"gate_bias": 0.0},  # as for RHN; −2 was equally good in the search
     "SREHN": SHARP,
     "EIREHN": {**SHARP, "update_bias": -1.0, "change_scale": 0.3, "update_scale": 3.0},
 }
@@ -39,7 +40,7 @@ def ablation() -> list[Recipe]:
 
 
 def adaptive_computation_time() -> Recipe:
-    """ACT, which the elastic gate answers."""
+    """ACT, for comparison with the elastic gate."""
     return network("ACT", 20)
 
 
@@ -68,8 +69,8 @@ def weight_updates() -> list[Recipe]:
 
 
 def best() -> Recipe:
-    """Our own recipe for a network of the paper's size; the lab notebook has its search. Minutes on a GPU, hours
-    on a CPU."""
+    """Our own recipe for a network of the paper's size; the lab notebook has its search. It takes minutes on a GPU,
+    hours on a CPU."""
     optimisation = Optimisation(
         epochs=2500,
         batch_size=100,
@@ -85,7 +86,7 @@ def best() -> Recipe:
 
 
 def compared() -> Recipe:
-    """A training for the comparison of layers, of a minute a seed on a CPU."""
+    """For the comparison of layers: a minute for each seed on a CPU."""
     optimisation = Optimisation(
         epochs=200,
         batch_size=100,

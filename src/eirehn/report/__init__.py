@@ -1,1 +1,1 @@
-"""Tables, figures and the HTML report: functions of plain data, which know nothing of training."""
+"""Tables, figures and the HTML report, made from plain data and independent of training."""

@@ -1,4 +1,4 @@
-"""Figures of classification: confusion matrices, accuracy and depth by class, and single test sequences."""
+"""Plots of classification: confusion matrices, recall and depth by class, and single test sequences."""
 
 from __future__ import annotations
 
@@ -13,34 +13,40 @@ from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 
 from .content import ClassDepth, Confusion, Window
-from .figures import COLOURS, LARGE, SPENT, Floats, Panel, array, canvas, from_to, shade
+from .figures import COLOURS, LARGE, SPENT, Floats, Panel, array, canvas, from_to, shade, whole_x
 from .palette import FLOOR, GRID, INK, MUTED, PAPER, style_of, tint
 from .tables import MISSING
 
 NUMBERED = 12
-"""Classes up to which the number fits into its cell."""
+"""Largest number of classes with numbers in the cells."""
+WIDEST = 0.7
+"""Mean width of a letter in wide fonts, as a share of the font size."""
+LONGEST = 30
+"""Letters of a class's name in a figure; tables have all of it."""
+CELLS = 250
+"""Points that all cells of a confusion matrix are wide, together."""
 WRONG = FLOOR
 # Ink stays readable on the strongest tint, in both schemes.
 FAINT, STRONG = 0.07, 0.5
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">")
 NARROWEST = 0.2
-"""Inner steps that a scale covers at least, so that classes that are all but equal look it."""
+"""Least inner steps that a scale covers, so that nearly equal classes look equal."""
 STYLES = ("solid", (0, (4, 1)), (0, (1.2, 0.8)), (0, (5, 1, 1, 1)))
 MOST_GROUPS = 4
 
 Limits = tuple[float, float]
 Group = tuple[str, list[tuple[str, int]]]
-"""A heading, and of each signal under it the name and the column."""
+"""A heading, and the name and column of each of its signals."""
 
 
 def confusion_panels(confusions: Sequence[Confusion]) -> list[Panel]:
-    """Mistakes are tinted on a scale of their own, the same in all: on that of the correct none would be seen."""
+    """Mistakes have their own colour scale, the same in all panels, as they are rare."""
     worst = worst_mistake(confusions)
     return [_confusion(each, worst) for each in confusions]
 
 
 def worst_mistake(confusions: Sequence[Confusion]) -> float:
-    """The largest share of a class that is predicted as another, where the scale ends; not below 5 %."""
+    """The end of the scale of mistakes: the largest share of a class predicted as another, at least 5 %."""
     return max(0.05, *(float(np.nanmax(mistakes(each), initial=0.0)) for each in confusions))
 
 
@@ -100,22 +106,32 @@ def _confusion(confusion: Confusion, worst: float) -> Panel:
 
 
 def _name_axes(ax: Axes, classes: Sequence[str]) -> None:
-    number = len(classes)
+    number, size = len(classes), 7.5 if len(classes) <= NUMBERED else 6.0
+    classes = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name in classes]
     names = [wrapped(name) for name in classes]
-    ax.set(xlim=(-0.5, number - 0.5), ylim=(number - 0.5, -0.5), xlabel="predicted class", ylabel="true class")
-    ax.set_yticks(range(number), names)
-    # Words that are broader than their cell stand upright.
-    broad = max(len(line) for name in names for line in name.split("\n")) * number > 66
-    ax.set_xticks(range(number), list(classes) if broad else names, rotation=90 if broad else 0)
+    longest = max(len(line) for name in names for line in name.split("\n"))
+    # A reader's font may be wider than the one that the layout is computed with.
+    if longest * WIDEST * size > CELLS / number:
+        shown, rows = (
+            [str(place) for place in range(1, number + 1)],
+            [f"{n}. {c}" for n, c in enumerate(classes, 1)],
+        )
+        longest = max(map(len, rows))
+    else:
+        shown = rows = names
+    ax.set(xlim=(-0.5, number - 0.5), ylim=(number - 0.5, -0.5), xlabel="predicted class")
+    ax.set_ylabel("true class", labelpad=4 + 0.12 * longest * size)
+    ax.set_yticks(range(number), rows)
+    ax.set_xticks(range(number), shown)
     for label in (*ax.get_xticklabels(), *ax.get_yticklabels()):
-        label.set(parse_math=False, fontsize=7.5 if number <= NUMBERED else 6.0, color=MUTED)
+        label.set(parse_math=False, fontsize=size, color=MUTED)
     ax.tick_params(length=0)
     ax.spines[:].set_visible(False)
     ax.grid(False)
 
 
 def wrapped(name: str) -> str:
-    """In two lines where it has a space, broken where these come out shortest."""
+    """In two lines if it has a space, broken so that the longer one is shortest."""
     spaces = [index for index, letter in enumerate(name) if letter == " "]
     if not spaces:
         return name
@@ -128,7 +144,7 @@ def class_marker(index: int) -> str:
 
 
 def varies(part: ClassDepth) -> bool:
-    """Whether a reader could see that the classes differ in depth."""
+    """Whether the classes differ visibly in depth."""
     depth = array(part.depth)
     return bool(np.nanmax(depth, initial=-math.inf) - np.nanmin(depth, initial=math.inf) >= 0.05)
 
@@ -138,12 +154,12 @@ def class_range(part: ClassDepth) -> str:
     if len(known) < 2:
         return ""
     if not varies(part):
-        return f"{part.label} spends the same on every class, {max(known.values()):.2f}."
-    return f"{part.label} spends {from_to(known)}."
+        return f"{part.label} takes {max(known.values()):.2f} inner steps for every class."
+    return f"{part.label} takes {from_to(known)}."
 
 
 def class_depth_panels(parts: Sequence[ClassDepth]) -> list[Panel]:
-    """Accuracy of each class against the depth spent on it, all on one scale."""
+    """Recall of each class against its depth, all on one scale."""
     accuracy = np.concatenate([_reach(part.accuracy, part.accuracy_std) for part in parts])
     low = max(100 * float(np.nanmin(accuracy, initial=1.0)), 0.0)
     depth = np.concatenate([_reach(part.depth, part.depth_std) for part in parts])
@@ -160,14 +176,14 @@ def _spread(mean: Floats, std: Sequence[float] | None) -> Floats:
 
 
 def _reach(values: Sequence[float], std: Sequence[float] | None) -> Floats:
-    """Means and the ends of their bars."""
+    """Means and the ends of their error bars."""
     mean = array(values)
     spread = _spread(mean, std)
     return np.concatenate([mean - spread, mean, mean + spread])
 
 
 def _class_depth(part: ClassDepth, limits: tuple[Limits, Limits]) -> Panel:
-    """The key of the figure names the classes by their markers."""
+    """The legend has the class of each marker."""
     figure, (ax,) = canvas(LARGE)
     colour = style_of(part.label).colour
     depth, accuracy = array(part.depth), 100 * array(part.accuracy)
@@ -183,27 +199,26 @@ def _class_depth(part: ClassDepth, limits: tuple[Limits, Limits]) -> Panel:
         ax.plot(x, y, marker, color=colour, markeredgecolor=PAPER, markersize=8, markeredgewidth=0.8, zorder=4)
         words.append(f"{name}: {y:.1f} % at {x:.2f}")
     ax.set(xlim=limits[0], ylim=limits[1])
-    ax.set(xlabel="mean inner steps a time step", ylabel="correct (% of the class)")
-    alt = f"Accuracy of each class against its mean inner steps, {part.label}. {'; '.join(words)}."
+    ax.set(xlabel="mean inner steps a time step", ylabel="recall (%)")
+    alt = f"Recall of each class against its mean inner steps, {part.label}. {'; '.join(words)}."
     return Panel(part.label, figure, alt)
 
 
 def signal_groups(names: Sequence[str]) -> list[Group]:
-    """Signals that belong together, as `body acceleration x`, `… y` and `… z`: those that differ in the last word
-    alone. Else they stand in threes."""
+    """Signals that share a plot, as `body acceleration x`, `… y` and `… z`: those that differ in the last word
+    alone. Otherwise each has its own, as units may differ."""
     words = [(*name.rpartition(" ")[::2], column) for column, name in enumerate(names)]
     found = [
         (heading, [(last, column) for _, last, column in members])
         for heading, members in groupby(words, key=lambda each: each[0])
     ]
     if not all(heading and 1 < len(members) <= len(COLOURS) for heading, members in found):
-        columns = [range(start, min(start + 3, len(names))) for start in range(0, len(names), 3)]
-        found = [(", ".join(names[c] for c in each), [(names[c], c) for c in each]) for each in columns]
+        found = [(name, [(name, column)]) for column, name in enumerate(names)]
     return found
 
 
 def shared_names(found: Sequence[Group]) -> list[str]:
-    """The names of the lines, where they are the same under each heading."""
+    """The names of the lines, if they are the same under all headings."""
     names = {tuple(name for name, _ in members) for _, members in found}
     return list(names.pop()) if len(names) == 1 and len(found) > 1 else []
 
@@ -213,7 +228,7 @@ def deepest(windows: Sequence[Window]) -> float:
 
 
 def window_panels(windows: Sequence[Window]) -> list[Panel]:
-    """The signals, and beneath them the depth: one scale a group of signals, and one of depth, in all of them."""
+    """The signals, and below them the depth; groups of signals and depth have the same scales in all panels."""
     drawn = signal_groups(windows[0].names)[:MOST_GROUPS]
     every = np.concatenate([_signals(window) for window in windows])
     limits = []
@@ -245,16 +260,17 @@ def _window(window: Window, drawn: Sequence[Group], limits: Sequence[Limits | No
         ax.set_xlim(0.5, len(steps) + 0.5)
     for ax in axes[:-1]:
         ax.tick_params(bottom=False, labelbottom=False)
+    whole_x(axes[-1])
     axes[-1].set_xlabel("time step")
-    mean = float(depth.mean())
-    predicted = "correctly predicted" if window.right else f"predicted as {window.predicted}"
+    title = f"{window.true}, predicted as {window.predicted}"
+    if window.probability is not None:
+        title = f"✓ {window.true}" if window.right else f"✗ {title}"
+        title += f" with probability {100 * window.probability:.0f} %"
+    title += f": {depth.mean():.2f} inner steps a time step"
     words = (
-        f"A window of {window.true}, {predicted} with probability {window.probability:.2f}: {len(drawn)} groups of "
-        f"signals over {len(steps)} time steps, and inner steps from {depth.min():.3g} to {depth.max():.3g}, "
-        f"{mean:.2f} on average."
+        f"A test sequence, {title}. Its signals over {len(steps)} time steps, and the inner steps at each, from "
+        f"{depth.min():.3g} to {depth.max():.3g}."
     )
-    title = f"✓ {window.true}" if window.right else f"✗ {window.true} predicted as {window.predicted}"
-    title += f": probability {100 * window.probability:.0f} %, {mean:.2f} inner steps"
     return Panel(title, figure, words)
 
 
@@ -264,7 +280,7 @@ def _head(ax: Axes, text: str) -> None:
 
 
 def _draw_depth(ax: Axes, depth: Floats, top: float) -> None:
-    # One bar for each stretch of equal depth: a step each would make the page large.
+    # One bar for each run of equal depths, to keep the page small.
     edges = [0, *(np.flatnonzero(np.diff(depth)) + 1).tolist(), len(depth)]
     starts, ends = np.array(edges[:-1]), np.array(edges[1:])
     heights = depth[starts]

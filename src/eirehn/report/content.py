@@ -1,4 +1,4 @@
-"""What a report is made of: plain data, from which it is drawn."""
+"""The content of a report, as plain data."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ class Curve:
     label: str
     epochs: Sequence[int]
     train: Sequence[Sequence[float]] | None
-    """The metric on training data; None where it is not measured there."""
+    """The metric on training data; None if it is not measured there."""
     validation: Sequence[Sequence[float]] | None
-    """The metric on validation data; None where nothing is held out."""
+    """The metric on validation data; None if there are none."""
     depth: Sequence[Sequence[float]] | None = None
     loss: Sequence[Sequence[float]] | None = None
     """The training loss, where that is not the metric."""
     seconds: Sequence[float] | None = None
-    """Of training until the end of each epoch, all seeds together."""
+    """Training time until the end of each epoch, for all seeds together."""
 
     @property
     def seeds(self) -> Sequence[Sequence[float]]:
-        """The values that say how far each seed came, [seed][epoch]."""
+        """The values that show the progress of each seed, [seed][epoch]."""
         return next((part for part in (self.validation, self.train, self.loss) if part is not None), ())
 
     @property
     def diverged(self) -> int:
-        """How many seeds."""
+        """The number of seeds that diverged."""
         return sum(not np.isfinite(np.array(seed, np.float64)).all() for seed in self.seeds)
 
 
@@ -50,13 +50,13 @@ class DepthHistogram:
     label: str
     counts: Sequence[int]
     layers: int = 1
-    """Each of several counts by itself."""
+    """With several layers, each is counted separately."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """One test sequence: its points `x` (T, 2), the inner steps `spent` on each, those the generator had `taken`,
-    and the model's `error` at each."""
+    """One test sequence: its points `x` (T, 2), and at each the model's inner steps `spent`, those `taken` by the
+    generator, and the model's `error`."""
 
     x: Sequence[Sequence[float]]
     spent: Sequence[int]
@@ -66,12 +66,12 @@ class Example:
 
 @dataclass(frozen=True)
 class Saving:
-    """One point of what elastic depth saves: a trained model, what it costs and how well it does."""
+    """The result of a trained model and its cost."""
 
     label: str
     group: Literal["elastic", "fixed"]
     penalty: float | None
-    """The depth penalty it was trained with; None where depth is fixed."""
+    """The depth penalty in training; None for a fixed depth."""
     depth: float
     """Mean inner steps a time step."""
     milliseconds: float
@@ -91,7 +91,7 @@ class EarlyCurve:
 
 @dataclass(frozen=True)
 class TrueDepth:
-    """Inner steps a model spent where the generator had `taken` so many, over `count` time steps each."""
+    """Inner steps of a model where the generator has `taken` each number, over `count` time steps."""
 
     label: str
     taken: Sequence[int]
@@ -116,13 +116,24 @@ class Confusion:
 
     @property
     def shares(self) -> Floats:
-        """Of each true class, what part was predicted as each, (true, predicted); NaN where it does not occur."""
+        """The share of each true class predicted as each class, (true, predicted); NaN for a class that does not
+        occur."""
         return _ratio(self.summed, self.summed.sum(1, keepdims=True))
 
     @property
     def precision(self) -> Floats:
-        """Of what was predicted as each class, the part that is it, (predicted,)."""
+        """The share of the predictions of each class that are correct, (predicted,)."""
         return _ratio(self.summed.diagonal(), self.summed.sum(0))
+
+    @property
+    def f1(self) -> Floats:
+        """The harmonic mean of precision and recall, (classes,); NaN for a class that does not occur in either."""
+        return _ratio(2 * self.summed.diagonal(), self.summed.sum(0) + self.summed.sum(1))
+
+    @property
+    def macro_f1(self) -> float:
+        """The mean of F1 over the classes that occur or are predicted."""
+        return float(np.nanmean(self.f1))
 
 
 def _ratio(part: npt.NDArray[np.int64], whole: npt.NDArray[np.int64]) -> Floats:
@@ -131,14 +142,14 @@ def _ratio(part: npt.NDArray[np.int64], whole: npt.NDArray[np.int64]) -> Floats:
 
 @dataclass(frozen=True)
 class ClassDepth:
-    """How well each class is predicted, and how much depth is spent on it: means and deviations over the seeds."""
+    """Recall and depth of each class: means and standard deviations over the seeds."""
 
     label: str
     classes: Sequence[str]
     accuracy: Sequence[float]
-    """The share of its sequences that are predicted correctly; NaN where the class does not occur."""
+    """The share of its sequences that are predicted correctly; NaN if the class does not occur."""
     depth: Sequence[float]
-    """Mean inner steps a time step, and a layer where there are several."""
+    """Mean inner steps a time step and layer."""
     count: Sequence[int]
     """Sequences."""
     accuracy_std: Sequence[float] | None = None
@@ -148,8 +159,8 @@ class ClassDepth:
 
 @dataclass(frozen=True)
 class Window:
-    """One test sequence: its `signals` (T, X), the mean `depth` over the layers at each step (T,), its class, the
-    predicted class, and the probability of that."""
+    """One test sequence: its `signals` (T, X), the mean `depth` over the layers at each step (T,), its class or
+    number, and the predicted one."""
 
     label: str
     names: Sequence[str]
@@ -157,11 +168,11 @@ class Window:
     depth: Sequence[float]
     true: str
     predicted: str
-    probability: float
-    """Of `predicted`, by the model."""
+    probability: float | None
+    """Of the predicted class, by the model; None where numbers are predicted."""
     layers: int = 1
     frame: int = 1
-    """Time steps that the model reads at once, on which it spends the same depth."""
+    """Time steps that the model reads at once, with the same depth."""
 
     @property
     def right(self) -> bool:
@@ -169,70 +180,105 @@ class Window:
 
 
 @dataclass(frozen=True)
+class Predictions:
+    """A number of each test sequence in its own units, `true` (N,), and as predicted by each model, [seed][N]."""
+
+    label: str
+    target: str
+    """The name of the number."""
+    true: Sequence[Any]
+    predicted: Sequence[Any]
+
+    @property
+    def errors(self) -> Floats:
+        return np.array(self.predicted, np.float64) - np.array(self.true, np.float64)  # (S, N)
+
+    @property
+    def mse(self) -> Floats:
+        """Mean squared error, (S,)."""
+        return _mean(np.square(self.errors))
+
+    @property
+    def mae(self) -> Floats:
+        """Mean absolute error, (S,)."""
+        return _mean(np.abs(self.errors))
+
+    @property
+    def r2(self) -> Floats:
+        """Share of the variance that is explained, (S,); NaN where the number does not vary."""
+        variance = np.array(self.true, np.float64).var(-1)
+        return np.where(variance > 0, 1 - self.mse / np.where(variance > 0, variance, 1.0), math.nan)
+
+
+def _mean(values: Floats) -> Floats:
+    mean: Floats = values.mean(-1)
+    return mean
+
+
+@dataclass(frozen=True)
 class WordGroups:
-    """The words of a text in groups, and of each how often it took d inner steps: `counts[group][d]`, from d = 0
-    on."""
+    """Groups of the words of a text, and how many words of each took d inner steps: `counts[group][d]`."""
 
     label: str
     names: Sequence[str]
     ticks: Sequence[str]
-    """Short forms of the names, to stand beneath a figure."""
+    """Short forms of the names, for the axis."""
     counts: Sequence[Sequence[int]]
     perplexity: Sequence[float]
     """Of the words themselves; NaN where none was predicted."""
     next_perplexity: Sequence[float]
-    """Of the words that follow them, which is what the depth was spent for."""
+    """Of the words after them, which are predicted with this depth."""
     layers: int = 1
-    """Each of several counts by itself."""
+    """With several layers, each is counted separately."""
     effective: Sequence[float] | None = None
-    """How far elastic gates were open for each group, summed over inner steps, mean over units and words."""
+    """Effective depth: how far gates were open, summed over inner steps, mean over units and words."""
 
     @property
     def shares(self) -> Floats:
-        """Of each group, what part took each depth, (group, depth)."""
+        """The share of each group that took each depth, (group, depth)."""
         counts = np.array(self.counts, np.float64)
         shares: Floats = counts / counts.sum(1, keepdims=True)
         return shares
 
     @property
     def mean(self) -> Floats:
-        """Inner steps, (group,)."""
+        """Mean inner steps, (group,)."""
         return self.shares @ np.arange(self.shares.shape[1])
 
     @property
     def std(self) -> Floats:
-        """Of the inner steps within each group, (group,)."""
+        """Standard deviation of the inner steps, (group,)."""
         squares = self.shares @ np.square(np.arange(self.shares.shape[1]))
         deviation: Floats = np.sqrt(np.maximum(squares - self.mean**2, 0.0))
         return deviation
 
     @property
     def words(self) -> list[int]:
-        """How many words each group counts, in all the models that read them."""
+        """Words in each group, over all models."""
         return [sum(numbers) // self.layers for numbers in self.counts]
 
 
 @dataclass(frozen=True)
 class Passage:
-    """A piece of text as a model reads it: its tokens, the mean `depth` over the layers spent on each, and the
-    `chance` that the model had given each before it came."""
+    """A piece of text as a model reads it: its tokens, the mean `depth` over the layers at each, and the predicted
+    probability `chance` of each."""
 
     label: str
     tokens: Sequence[str]
     depth: Sequence[float]
     chance: Sequence[float | None]
-    """None where nothing was predicted, as at the beginning of a text."""
+    """None for the first token of a text, which is not predicted."""
     end: str = "<eos>"
     """The token that ends a line."""
     spaced: bool = True
-    """Whether there are spaces between tokens: words, not characters."""
+    """Whether tokens are separated by spaces: words, not characters."""
     taken: float | None = None
-    """Where every token took so many inner steps, and `depth` is how far gates were open, summed over them."""
+    """The inner steps of every token, if they are the same; then `depth` is the effective depth."""
 
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row of a table of the paper, of ours, or of both: perplexities, and None for what there is not."""
+    """A row of a table of the paper or of our results: perplexities, None where missing."""
 
     table: str
     model: str
@@ -246,14 +292,14 @@ class TableRow:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything the page shows. A section whose data is not given is left out."""
+    """Everything that the page shows. Sections without data are omitted."""
 
     title: str
     summary: str
     results: Mapping[str, Any]
     """The results file; its rows are described in `tables.py`."""
     notice: str | None = None
-    """Shown prominently: what a reader must know before comparing."""
+    """Shown at the top: what a reader must know before comparing."""
     curves: Sequence[Curve] = ()
     histograms: Sequence[DepthHistogram] = ()
     examples: Sequence[Example] = ()
@@ -262,22 +308,26 @@ class Report:
     true_depth: Sequence[TrueDepth] = ()
     confusions: Sequence[Confusion] = ()
     class_depths: Sequence[ClassDepth] = ()
+    predictions: Sequence[Predictions] = ()
     windows: Sequence[Window] = ()
     windows_chosen: str = ""
     """How `windows` were chosen."""
     frequencies: Sequence[WordGroups] = ()
-    """By how common words are."""
+    """By word frequency."""
     positions: Sequence[WordGroups] = ()
-    """By where words stand in the sentence."""
+    """By position in the line."""
     passages: Sequence[Passage] = ()
     tables: Sequence[TableRow] = ()
-    """Those of one table together."""
+    """In the order of the tables."""
     measured_on: str = ""
-    """What depth was measured on, where that is not all of the test data."""
+    """The data that depth was measured on."""
     loss_name: str = "training loss"
-    """What `Curve.loss` is."""
-    figure1: bool = True
+    """The name of `Curve.loss`."""
+    own: bool = False
+    """Whether it is about a user's own data, without anything of the paper."""
+    own_metric: Metric | None = None
+    """The metric in the units of these data."""
 
     @property
     def metric(self) -> Metric:
-        return metric_of(self.results)
+        return self.own_metric or metric_of(self.results)

@@ -1,4 +1,4 @@
-"""Figures of depth: how much is spent, on what, what it saves, and what is reached when it is capped."""
+"""Plots of depth: its distribution, its relation to the input, its cost, and results with a cap."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ from .palette import INK, LINE, MUTED, PAPER, style_of, tint
 from .tables import Metric, as_float, measured
 
 NUMBERED = 26
-"""Time steps up to which the number fits into its cell."""
+"""Largest number of time steps with numbers in the cells."""
 OPEN, FIXED = (0, (1, 1)), (0, (1.5, 2))
 SAME = 0.05
-"""Inner steps that a reader would not see as different."""
+"""A difference of inner steps that is not visible."""
 _FAMILY = re.compile(r"[\s,(]+(?=(?:penalty|depth)\b)", re.IGNORECASE)
 _POWERS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def differs(report: Report) -> bool:
-    """Whether depth differs, for a reader to see, within a sequence that the report shows."""
+    """Whether depth differs visibly within a sequence that the report shows."""
     spent: list[Sequence[float]] = [example.spent for example in report.examples]
     spent += [window.depth for window in report.windows]
     spent += [passage.depth for passage in report.passages if passage.taken is None]
@@ -60,7 +60,7 @@ def mean_depth(histogram: DepthHistogram) -> float:
 def spent_in_words(histogram: DepthHistogram) -> str:
     depth, most = max(enumerate(histogram.counts), key=lambda each: each[1])
     return (
-        f"{histogram.label} spends {mean_depth(histogram):.2f} inner steps on average, most often {depth} "
+        f"{histogram.label} takes {mean_depth(histogram):.2f} inner steps on average, most often {depth} "
         f"({100 * most / sum(histogram.counts):.0f} %)"
     )
 
@@ -81,17 +81,17 @@ def _histogram(histogram: DepthHistogram, deepest: int) -> Panel:
         ax.text(depth, share + 1.5, text, ha="center", va="bottom", fontsize=7.5, color=MUTED)
     mean = mean_depth(histogram)
     ax.plot(mean, 0, "^", color=INK, markeredgecolor=PAPER, markersize=7, clip_on=False, zorder=5)
-    ax.set(xlabel="inner steps spent", ylabel="time steps (%)", xlim=(-0.6, deepest + 0.6), ylim=(0, 112))
+    ax.set(xlabel="inner steps", ylabel="time steps (%)", xlim=(-0.6, deepest + 0.6), ylim=(0, 112))
     ax.set_yticks([0, 25, 50, 75, 100])
     ax.grid(False, axis="x")
     whole_x(ax)
     words = ", ".join(f"{depth}: {share:.1f} %" for depth, share in taken)
-    alt = f"Share of time steps by inner steps spent, {histogram.label}: {words}."
+    alt = f"Share of time steps by inner steps, {histogram.label}: {words}."
     return Panel(f"{histogram.label}: mean {mean:.2f}", figure, alt)
 
 
 def true_depth_panel(lines: Sequence[TrueDepth]) -> Panel:
-    """Depth spent against that of the generator."""
+    """Depth of the model against that of the generator."""
     figure, (ax,) = canvas(LARGE)
     words, top = [], 1.0
     for index, line in enumerate(lines):
@@ -108,10 +108,10 @@ def true_depth_panel(lines: Sequence[TrueDepth]) -> Panel:
     deepest = max(max(line.taken) for line in lines)
     diagonal = min(float(deepest), top)
     ax.plot([0, diagonal], [0, diagonal], color=LINE, linewidth=1.0, linestyle=(0, (2, 2)), zorder=1)
-    ax.set(xlabel="inner steps the generator took", ylabel="inner steps the model spent")
+    ax.set(xlabel="inner steps of the generator", ylabel="inner steps of the model")
     ax.set(xlim=(0.5, deepest + 0.5), ylim=(0, math.ceil(top * 10) / 10 + 0.2))
     whole_x(ax)
-    return Panel("", figure, f"Mean inner steps spent against those the generator took. {'; '.join(words)}.")
+    return Panel("", figure, f"Mean inner steps of the model against those of the generator. {'; '.join(words)}.")
 
 
 def rise(line: TrueDepth) -> str:
@@ -120,7 +120,9 @@ def rise(line: TrueDepth) -> str:
     if len(sure) < 2:
         return ""
     (low, first), (high, last) = sure[0], sure[-1]
-    return f"{line.label}: {first:.1f} inner steps where the generator took {low}, {last:.1f} where it took {high}."
+    return (
+        f"{line.label}: {first:.1f} inner steps where the generator takes {low}, {last:.1f} where it takes {high}."
+    )
 
 
 def early_panel(curves: Sequence[EarlyCurve], floor: float, metric: Metric) -> Panel:
@@ -132,7 +134,7 @@ def early_panel(curves: Sequence[EarlyCurve], floor: float, metric: Metric) -> P
         caps, mean = array(curve.caps), array(curve.mean) * metric.scale
         if curve.std is not None:
             std = np.nan_to_num(array(curve.std)) * metric.scale
-            # On a log scale a band that reaches below zero has no lower edge to draw.
+            # The lower edge must be positive on a log scale.
             low = np.maximum(mean - std, 0.2 * mean) if metric.lower_is_better else mean - std
             ax.fill_between(caps, low, mean + std, color=colour, alpha=0.16, linewidth=0)
         ax.plot(caps, mean, color=colour, linewidth=1.8, linestyle=DASHES[index % len(DASHES)])
@@ -146,13 +148,13 @@ def early_panel(curves: Sequence[EarlyCurve], floor: float, metric: Metric) -> P
         scale_y(ax, 0.85 * least, 1.25 * max(values), log=True)
     if metric.metric_unit == "%":
         ax.set_ylim(max(ax.get_ylim()[0], 0.0), min(ax.get_ylim()[1], 100.0))
-    ax.set(xlabel="inner steps allowed at most", ylabel=axis_label(metric.metric_name, metric.metric_unit))
+    ax.set(xlabel="cap on inner steps", ylabel=axis_label(metric.metric_name, metric.metric_unit))
     whole_x(ax)
     return Panel("", figure, f"{metric.metric_name} against the cap on depth. {'; '.join(words)}.")
 
 
 def savings_panels(savings: Sequence[Saving], floor: float, metric: Metric) -> list[Panel]:
-    """The metric against what it costs, in inner steps and in time."""
+    """The metric against the cost, in inner steps and in time."""
     drawn = [saving for saving in savings if math.isfinite(as_float(saving.mean))]
 
     def panel(title: str, cost: Callable[[Saving], float], xlabel: str) -> Panel:
@@ -182,9 +184,9 @@ def _draw_family(ax: Axes, members: Sequence[Saving], cost: Callable[[Saving], f
     dash, width, face = ("solid", 1.8, colour) if elastic else (FIXED, 1.1, PAPER)
     ax.plot(x, y, color=colour, linestyle=dash, linewidth=width, zorder=3)
     ax.plot(x, y, marker, color=colour, markerfacecolor=face, markersize=6, markeredgewidth=1.4, zorder=4)
-    # What is elastic is labelled on its better side, what is fixed on the other: the lines seldom cross.
+    # Labels of elastic models are on the better side of their line, those of fixed ones on the other.
     down = elastic == metric.lower_is_better
-    left = elastic or down  # where the line, which gets better with cost, does not run
+    left = elastic or down  # the side away from the line, which gets better with cost
     place: dict[str, Any] = {"xytext": (-4 if left else 4, -5 if down else 5), "ha": "right" if left else "left"}
     place["va"] = "top" if down else "bottom"
     for saving, point in zip(members, zip(x, y, strict=True), strict=True):
@@ -193,7 +195,7 @@ def _draw_family(ax: Axes, members: Sequence[Saving], cost: Callable[[Saving], f
 
 
 def family(saving: Saving) -> tuple[str, str]:
-    """What a point is joined to: its label up to penalty or depth, `RHN-20` of `RHN-20, depth 3`."""
+    """The line that a point belongs to: its label up to penalty or depth, `RHN-20` of `RHN-20, depth 3`."""
     return saving.group, _FAMILY.split(saving.label, maxsplit=1)[0].strip() or saving.label
 
 
@@ -204,7 +206,7 @@ def families(savings: Sequence[Saving]) -> list[tuple[str, Saving]]:
 
 
 def beside(saving: Saving) -> str:
-    """What stands at a point: the depth penalty, or what its label says beyond its family, as its depth."""
+    """The label of a point: the depth penalty, or the rest of its label after the family, such as its depth."""
     if saving.penalty is not None:
         return penalty_text(saving.penalty) if saving.penalty else "no penalty"
     return saving.label.removeprefix(family(saving)[1]).strip(" ,()").removeprefix("depth ") or saving.label
@@ -219,12 +221,12 @@ def penalty_text(penalty: float) -> str:
 
 
 def deepest_of(examples: Sequence[Example]) -> tuple[int, int]:
-    """The deepest the model went, and the generator."""
+    """The largest depth of the model and of the generator."""
     return max(max(example.spent) for example in examples), max(max(example.taken) for example in examples)
 
 
 def example_panels(examples: Sequence[Example], scale: float) -> list[Panel]:
-    """Test sequences, with what the model and the generator spent on each step."""
+    """Test sequences, with the depth of the model and of the generator at each time step."""
     deepest = deepest_of(examples)
     top = max(float(np.nanmax(array(example.error), initial=0.0)) for example in examples) * scale
     return [_example(index, example, deepest, top, scale) for index, example in enumerate(examples, 1)]
@@ -260,7 +262,7 @@ def _draw_points(ax: Axes, points: Floats, steps: Floats, colours: list[str]) ->
         y = points[:, column]
         ax.plot(steps, y, color=MUTED, linewidth=0.9, linestyle=style, zorder=2)
         ax.scatter(steps, y, c=colours, s=24, marker=marker, edgecolors=INK, linewidths=0.6, zorder=3)
-        # The two names stand apart where the lines end close together.
+        # Keeps the two names apart if the lines end close together.
         va = "bottom" if y[-1] > points[-1, 1 - column] else "top"
         end = (float(steps[-1]), float(y[-1]))
         ax.annotate(name, end, (6, 0), textcoords="offset points", va=va, fontsize=8.5, color=MUTED)
@@ -339,15 +341,15 @@ def extremes(part: WordGroups) -> str:
     spent = {part.names[index]: float(part.mean[index]) for index in sure}
     most = max(spent.values())
     if most - min(spent.values()) >= SAME:
-        return f"{part.label} spends {from_to(spent)}."
-    same = f"{part.label} spends all but the same on each group, {most:.2f}"
+        return f"{part.label} takes {from_to(spent)}."
+    same = f"{part.label} takes nearly the same in each group, {most:.2f}"
     if part.effective is None:
         return f"{same}."
-    return f"{same}, and effectively {from_to({part.names[i]: float(part.effective[i]) for i in sure})}."
+    return f"{same}; effective depth is {from_to({part.names[i]: float(part.effective[i]) for i in sure})}."
 
 
 def passage_scale(passages: Sequence[Passage]) -> list[float]:
-    """The depths that a key shows, from the least to the most: all of them where they are whole numbers."""
+    """The depths in the legend, in ascending order: all of them if they are whole numbers."""
     depths = [float(depth) for passage in passages for depth in passage.depth]
     low, high = min(depths), max(depths)
     if all(depth.is_integer() for depth in depths):

@@ -1,4 +1,4 @@
-"""What the figures of a report share, and the figures of the elastic gate."""
+"""Shared parts of plots, and the plots of the elastic gate."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ DASHES = ("solid", (0, (5, 2)), (0, (1.5, 1.5)), (0, (6, 2, 1.5, 2)))
 DASHED, DOTTED = (0, (3, 1.5)), (0, (1, 1.5))
 SPENT, TAKEN = "viridis", "Greys"
 FEW = 20
-"""Time steps or words below which a mean is drawn hollow: too few to lean on."""
+"""A mean over fewer time steps or words is drawn hollow, as it is unreliable."""
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Panel:
-    """A small figure, its heading and what it shows in words. Headings are no part of the figure: they can wrap."""
+    """A small figure, its heading and what it shows in words. The heading is HTML, so that it can wrap."""
 
     title: str
     figure: Figure
@@ -90,14 +90,14 @@ def whole_x(ax: Axes) -> None:
 
 
 def least_shown(values: Sequence[float], rank: float) -> float:
-    """Where higher is better, the low end of a scale: what is far worse than the value of this percentile leaves
-    it, as it would press all others together."""
+    """The lower end of a scale where higher is better: values far below this percentile are cut off, as they would
+    compress all others."""
     high = max(values)
     return max(min(values), high - 2.5 * (high - float(np.percentile(values, rank))))
 
 
 def scale_y(ax: Axes, low: float, high: float, *, log: bool) -> None:
-    """A scale with a handful of plain numbers on it, also where a log scale covers less than a decade."""
+    """A scale with a few plain numbers, also for a log scale of less than a decade."""
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
         return
     ax.set_ylim(low, high)
@@ -119,7 +119,7 @@ def _log_ticks(low: float, high: float) -> list[float]:
 
 
 def shade(name: str, depth: float, deepest: float) -> str:
-    """The colour of a depth, dark for none and bright for the deepest (grey: the other way round)."""
+    """The colour of a depth, from dark at zero to bright at the deepest (grey: the reverse)."""
     share = depth / max(deepest, 1)
     return to_hex(colormaps[name](0.1 + 0.85 * share if name == SPENT else 0.12 + 0.6 * share))
 
@@ -134,7 +134,7 @@ def readable_on(colour: str) -> str:
 
 
 def depth_figure(x: npt.ArrayLike, spent: npt.ArrayLike, taken: npt.ArrayLike) -> Figure:
-    """Sequences coloured by the depth a model spent on them, and that depth against the generator's own.
+    """Sequences coloured by the depth of a model, and that depth against the generator's.
 
     `x` (N, T, 2) are points in the plane, `spent` and `taken` (N, T) the inner steps of model and generator.
     """
@@ -145,9 +145,9 @@ def depth_figure(x: npt.ArrayLike, spent: npt.ArrayLike, taken: npt.ArrayLike) -
     dress(against)
     top = int(depth.max())
     picture = plane.scatter(*points.T, c=depth, s=6, cmap=SPENT, vmin=0, vmax=top, linewidths=0)
-    figure.colorbar(picture, ax=plane, label="inner steps spent")
+    figure.colorbar(picture, ax=plane, label="inner steps")
     plane.set(xlabel="x₁", ylabel="x₂")
-    plane.set_title("Where the model spends more depth", fontsize=11, loc="left")
+    plane.set_title("Depth of the model by position", fontsize=11, loc="left")
     depths = np.unique(true)
     groups = [depth[true == each].astype(np.float64) for each in depths]
     means, spread = np.array([group.mean() for group in groups]), np.array([group.std() for group in groups])
@@ -163,7 +163,7 @@ LEVELS = (1, 2, 3, 5, 10, 20, 40)
 DEEPEST = 15
 
 Unit = tuple[float, float, float, str]
-"""α, β, αₜ and what to call it."""
+"""α, β, αₜ and the label."""
 BY_ALPHA: list[Unit] = [(alpha, 0.95, 0.0, f"α = {alpha:g}") for alpha in (0.05, 0.1, 0.2, 0.5)]
 BY_BETA: list[Unit] = [(0.1, beta, 0.0, f"β = {beta:g}") for beta in (0.95, 0.7, 0.4, 0.1)]
 BY_INPUT: list[Unit] = [(0.05, 0.95, alpha_t, f"αₜ = {alpha_t:g}") for alpha_t in (0.0, 0.05, 0.12, 0.3)]
@@ -181,13 +181,13 @@ def gate_values(alpha: float, beta: float, alpha_t: float) -> Floats:
 
 
 def depth_bound(alpha: Floats, beta: Floats) -> Floats:
-    """`log(β + e^α) / α`, the inner step at which the gate shuts; its floor is how deep a unit can go."""
+    """`log(β + e^α) / α`, the inner step at which the gate closes; rounded down, the largest depth of a unit."""
     bound: Floats = 1.0 + np.log1p(beta * np.exp(-alpha)) / alpha
     return bound
 
 
 def figure1() -> Figure:
-    """Figure 1 of the paper: the gate of units of different α and β, the depth these bound, and what αₜ leaves."""
+    """Figure 1 of the paper: the gate of units of different α and β, their largest depth, and the effect of αₜ."""
     return _side_by_side([(title, draw) for title, draw, _ in _FIGURE1], rows=2)
 
 
@@ -201,9 +201,9 @@ def figure1_panels() -> list[Panel]:
 
 
 def gate_figure() -> Figure:
-    """How the elastic gate falls with depth: what a unit allows, and what an input takes of it."""
-    bounds = ("What a unit allows at most (αₜ = 0)", _gates(BY_BOTH))
-    return _side_by_side([bounds, ("What an input takes of it (α = 0.05, β = 0.95)", _gates(BY_INPUT))], rows=1)
+    """How the elastic gate falls with depth: the largest depth of a unit, and its reduction by the input."""
+    bounds = ("Largest depth of a unit (αₜ = 0)", _gates(BY_BOTH))
+    return _side_by_side([bounds, ("Reduction by the input (α = 0.05, β = 0.95)", _gates(BY_INPUT))], rows=1)
 
 
 def _side_by_side(parts: Sequence[tuple[str, Callable[[Axes], None]]], rows: int) -> Figure:
@@ -248,7 +248,7 @@ def _draw_bounds(ax: Axes) -> None:
         ]
         middle = float(np.sqrt(inside[0] * inside[-1]))
         ax.text(middle, 0.5, text, ha="center", va="center", fontsize=8.5, color=readable_on(colour))
-    for units in (BY_BETA, BY_ALPHA):  # the unit that both have looks as in the first panel
+    for units in (BY_BETA, BY_ALPHA):  # a unit in both looks as in the first panel
         for (a, b, _, _), colour, marker in zip(units, COLOURS, MARKERS, strict=True):
             ax.plot(a, b, marker, color=colour, markersize=7.5, markeredgecolor=PAPER)
     ax.grid(False)
@@ -265,13 +265,13 @@ def _gates_in_words(units: Sequence[Unit]) -> str:
 
 
 _FIGURE1: tuple[tuple[str, Callable[[Axes], None], str], ...] = (
-    ("A smaller α goes deeper (β = 0.95, αₜ = 0)", _gates(BY_ALPHA), _gates_in_words(BY_ALPHA)),
-    ("A bigger β goes deeper (α = 0.1, αₜ = 0)", _gates(BY_BETA), _gates_in_words(BY_BETA)),
+    ("Depth grows with smaller α (β = 0.95, αₜ = 0)", _gates(BY_ALPHA), _gates_in_words(BY_ALPHA)),
+    ("Depth grows with larger β (α = 0.1, αₜ = 0)", _gates(BY_BETA), _gates_in_words(BY_BETA)),
     (
-        "The deepest a unit can go, whatever the input",
+        "Largest depth of a unit, for any input",
         _draw_bounds,
         "Map of the depth bound over α and β: 1 or 2 inner steps where α is above a third, more than 20 where α is "
-        "below 0.02, and at every α more the larger β is.",
+        "below 0.02, and more with larger β at every α.",
     ),
-    ("An input takes less of it (α = 0.05, β = 0.95)", _gates(BY_INPUT), _gates_in_words(BY_INPUT)),
+    ("Reduction of depth by the input (α = 0.05, β = 0.95)", _gates(BY_INPUT), _gates_in_words(BY_INPUT)),
 )

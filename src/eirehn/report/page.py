@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing else: no network, no scripts, no fonts of its own."""
+"""The report as one self-contained HTML file, without scripts or fonts."""
 
 from __future__ import annotations
 
@@ -30,16 +30,17 @@ PAPER_TABLE += ["ours − paper"]
 
 
 def render(report: Report) -> str:
-    """The page. The same report gives the same text."""
+    """The page as text, which depends on the report only."""
     need("jinja2", "matplotlib")
     environment = _environment()
     with warnings.catch_warnings():
-        # The browser draws the text, with fonts that have the letters matplotlib's lacks.
+        # The browser draws the text; it does not matter which letters matplotlib's font has.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         return environment.get_template("template.html").render(
             report=report,
             rows=tables.results_table(report.results),
             floor=tables.floor_of(report.results),
+            baseline=tables.baseline_of(report.results),
             published=[_paper_table(*each) for each in groupby(report.tables, lambda row: row.table)],
         )
 
@@ -48,7 +49,7 @@ def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    from . import classification_figures, depth_figures, figures, training_figures
+    from . import classification_figures, depth_figures, figures, regression_figures, training_figures
 
     environment = Environment(
         loader=PackageLoader("eirehn", "report"),
@@ -62,6 +63,7 @@ def _environment() -> Environment:
         training=training_figures,
         depths=depth_figures,
         classes=classification_figures,
+        regression=regression_figures,
         tables=tables,
         ink=palette,
         number=as_float,
@@ -84,7 +86,7 @@ def _environment() -> Environment:
 
 
 def _paper_table(name: str, rows: Iterable[TableRow]) -> tuple[str, list[str], list[list[str]]]:
-    """Name, head and lines of a table of the paper; what no row has is no column."""
+    """Name, head and lines of a table of the paper, without empty columns."""
     lines = [_paper_line(row) for row in rows]
     filled = [column for column in range(len(PAPER_TABLE)) if any(line[column] != MISSING for line in lines)]
     return name, [PAPER_TABLE[column] for column in filled], [[line[column] for column in filled] for line in lines]
@@ -104,16 +106,16 @@ def _paper_line(row: TableRow) -> list[str]:
 
 
 def write_report(path: str | os.PathLike[str], report: Report) -> Path:
-    """Writes the page to `path`, all of it or nothing: no reader and no crash ever meets half a page."""
+    """Writes the page to `path`, completely or not at all."""
     target = Path(path)
     write_text(target, render(report))
     return target
 
 
 def inline_svg(figure: Figure, identity: str) -> str:
-    """What stands inside `<svg>`: the same text for the same figure, in the colours of the page's scheme.
+    """The content of `<svg>` for a figure, in the colours of the page's scheme.
 
-    `identity` keeps its ids apart from those of other figures in the page.
+    `identity` makes its ids different from those of other figures in the page.
     """
     import matplotlib
 
@@ -124,10 +126,10 @@ def inline_svg(figure: Figure, identity: str) -> str:
     text = buffer.getvalue()
     body = text[text.index(">", text.index("<svg")) + 1 : text.rindex("</svg>")]
     for pattern, replacement in (
-        # matplotlib's rule for `*` would reach the whole page, whose own style sheet has it instead.
+        # matplotlib's rule for `*` would affect the whole page; it is in style.css instead.
         (r"<defs>\s*<style.*?</style>\s*</defs>", ""),
         (r"(<g) id=\"[^\"]*\"", r"\1"),
-        # The page's font, however this matplotlib writes its own.
+        # Use the page's font instead of matplotlib's.
         (r"font: [^;\"]*?([\d.]+px)[^;\"]*", r"font-size: \1"),
         (r"font-family: [^;\"]*;?\s*", ""),
         (r' transform="rotate\(-0 [^"]*"', ""),

@@ -1,4 +1,4 @@
-"""One colour and one marker a model, the same in every figure, distinct to colour-blind readers too."""
+"""A colour and a marker for each model, the same in all plots, which colour-blind readers can distinguish."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Style(NamedTuple):
 INK, MUTED, LINE, GRID, PAPER, FLOOR = "#1f2328", "#636b77", "#a3aab5", "#e4e7eb", "#fefefe", "#a3195b"
 
 _MODELS = {
-    # Okabe and Ito's colours, darkened where they would be faint on white
+    # Okabe and Ito's colours, some of them darkened for contrast on white
     "EIREHN": ("#0072b2", "#5db3f0", "o"),
     "RHN": ("#d55e00", "#ff8f4a", "s"),
     "LSTM": ("#00875f", "#3ecf9f", "^"),
@@ -36,12 +36,12 @@ _VARIABLES = {
     "floor": (FLOOR, "#ff7ab0"),
     **{f"model-{name.lower()}": (light, dark) for name, (light, dark, _) in _MODELS.items()},
 }
-"""Figures are drawn with the light one."""
+"""Plots are drawn with the light ones."""
 _PAINTED = {light: f"var(--{name})" for name, (light, _) in _VARIABLES.items()}
 
 
 def style_of(label: str) -> Style:
-    """Of the model a label speaks of: the longest known name in it, so that EI-REHN is not read as REHN or RHN."""
+    """The style of the model in a label: of the longest known name in it, so that EI-REHN is not read as RHN."""
     plain = re.sub(r"[^A-Z0-9]", "", label.upper())
     light, _, marker = _MODELS[max((name for name in _MODELS if name in plain), key=len, default="other")]
     return Style(light, marker)
@@ -52,10 +52,10 @@ def css_variables(dark: bool) -> str:
 
 
 def paint(colour: str) -> str:
-    """The CSS variable of a colour of the palette, which follows the page's scheme; any other colour as it is."""
+    """The CSS variable of a colour of the palette, which follows the page's scheme; other colours are unchanged."""
     return _PAINTED.get(colour, colour)
 
 
 def tint(colour: str, strength: float) -> str:
-    """A colour of the palette laid thinly on the page's ground, in both schemes."""
+    """A colour of the palette mixed with the page's background, in both schemes."""
     return f"color-mix(in srgb, {paint(colour)} {100 * strength:.0f}%, var(--card))"

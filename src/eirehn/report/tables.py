@@ -1,4 +1,4 @@
-"""The table of results beside the paper's, and how numbers are written in the page, the terminal and the README."""
+"""The table of results and the paper's, and the format of numbers in the page, the terminal and the README."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEVICES = {"cpu": "CPU", "cuda": "GPU"}
 
 
 class Metric(NamedTuple):
-    """How a stored value is shown: multiplied by `scale`, with its unit, beside its name."""
+    """The name of a metric and how its stored values are shown: multiplied by `scale`, with the unit."""
 
     metric_name: str
     metric_unit: str
@@ -34,12 +34,12 @@ METRICS = {
     "accuracy": Metric("test accuracy", "%", False, 100.0),
     "perplexity": Metric("test perplexity", "", True, 1.0),
 }
-"""By the name that rows of a results file give it. Results are stored as the task measures them: an accuracy is a
-fraction there, and a percentage only where it is shown."""
+"""By the name in a results file, where values are stored as measured: an accuracy is a fraction there, and shown as
+a percentage."""
 
 
 def metric_of(results: Mapping[str, Any]) -> Metric:
-    """The metric that all rows of a results file share; the mean squared error where there are none."""
+    """The metric that all rows of a results file share; mean squared error if there are no rows."""
     names = {row["metric"] for row in results.get("rows", ())} or {"mse"}
     if len(names) > 1:
         raise ValueError(f"the rows of one table must have one metric, got: {', '.join(sorted(names))}")
@@ -47,11 +47,13 @@ def metric_of(results: Mapping[str, Any]) -> Metric:
 
 
 def as_float(value: object) -> float:
-    """NaN for None: a value that a diverged run does not have."""
+    """NaN for None, the value of a diverged run."""
     return math.nan if value is None else float(value)  # type: ignore[arg-type]
 
 
 def decimals(value: float) -> int:
+    if 0 < abs(value) < 0.01:  # three significant digits
+        return 2 - math.floor(math.log10(abs(value)))
     return 3 if abs(value) < 10 else 2 if abs(value) < 1000 else 0
 
 
@@ -63,19 +65,19 @@ def measured(value: float, places: int | None = None) -> str:
 
 
 def with_spread(mean: float, std: float) -> str:
-    """`0.571 ± 0.009`; the mean alone where there is no spread to give."""
+    """`0.571 ± 0.009`; the mean alone without a standard deviation."""
     text = measured(mean)
     return f"{text} ± {measured(std, decimals(mean))}" if math.isfinite(std) and math.isfinite(mean) else text
 
 
 def printed(value: float) -> str:
-    """A published value: no more digits than needed, but two."""
+    """A published value: without trailing zeros after the second digit."""
     text = measured(value)
     return text[:-1] if "." in text and text.endswith("0") and len(text.split(".")[1]) == 3 else text
 
 
 def signed(value: float, beside: float) -> str:
-    """A difference, with as many digits as the value it stands beside."""
+    """A difference, with as many digits as the value `beside`."""
     if not math.isfinite(value):
         return MISSING
     text = measured(abs(value), decimals(beside))
@@ -111,10 +113,10 @@ def or_missing(value: object) -> str:
 
 @dataclass(frozen=True)
 class Row:
-    """One line of the table, in the units of the results file; NaN stands for what there is not."""
+    """One line of the table, in the units of the results file; NaN for missing values."""
 
     label: str
-    """Short, and different from every other row's: `EI-REHN-20`."""
+    """Short and unique in the table: `EI-REHN-20`."""
     model: str
     recipe: str
     layers: int
@@ -122,25 +124,27 @@ class Row:
     weight_update: str | None
     parameters: int
     values: tuple[float, ...]
-    """One a seed."""
+    """One for each seed."""
     mean: float
     std: float
     final_mean: float
-    """At the last epoch, where `mean` is at the epoch that validation chose."""
+    """At the last epoch, while `mean` is at the epoch with the best validation result."""
     paper: float
     paper_std: float
     excess: float
-    """`mean` over the floor."""
+    """`mean` minus the floor."""
     seconds: float
     best: bool
-    """The best mean of all rows of which no seed diverged."""
+    """The best mean of all rows without a diverged seed."""
     paper_best: bool
     stopped: int
     """Seeds whose training stopped because it was unstable."""
+    more: Mapping[str, tuple[float, float]]
+    """Other metrics, as they are shown: mean and standard deviation over the seeds."""
 
     @property
     def at_last_epoch(self) -> bool:
-        """Whether no epoch was chosen, as where no validation data is held out."""
+        """Whether the result is that of the last epoch, as without validation data."""
         return self.final_mean == self.mean or (math.isnan(self.final_mean) and math.isnan(self.mean))
 
     @property
@@ -163,7 +167,7 @@ def floor_of(results: Mapping[str, Any]) -> float:
 
 
 def results_table(results: Mapping[str, Any]) -> list[Row]:
-    """The rows of a results file, those of one model together, models in the order they first come."""
+    """The rows of a results file, grouped by model, in the order of first occurrence."""
     stored = list(results.get("rows", ()))
     models = list(dict.fromkeys(row["model"] for row in stored))
     stored.sort(key=lambda row: models.index(row["model"]))
@@ -190,10 +194,19 @@ def results_table(results: Mapping[str, Any]) -> list[Row]:
             seconds=as_float(row["seconds"]),
             best=index == best,
             paper_best=index == paper_best,
-            stopped=len(row.get("stopped_seeds", ())),  # which files of older versions lack
+            stopped=len(row.get("stopped_seeds", ())),  # missing in files of older versions
+            more={name: _mean_and_std(values) for name, values in row.get("more", {}).items()},
         )
         for index, (row, label) in enumerate(zip(stored, _labels(stored), strict=True))
     ]
+
+
+def _mean_and_std(values: Sequence[float]) -> tuple[float, float]:
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else math.nan
+
+
+def baseline_of(results: Mapping[str, Any]) -> float:
+    return as_float(results.get("baseline", {}).get("value"))
 
 
 def markdown_table(results: Mapping[str, Any]) -> str:
@@ -251,7 +264,7 @@ def difference_text(row: Row, scale: float, unit: str = "") -> str:
     if not math.isfinite(row.difference):
         return MISSING
     text = signed(row.difference * scale, row.mean * scale)
-    # Percent of a percentage would be taken for points.
+    # A percentage of percentages would be misread as percentage points.
     return text if unit == "%" else f"{text} ({percent(row.difference / row.paper)})"
 
 
@@ -277,7 +290,7 @@ def _least(values: Sequence[float]) -> int | None:
 
 
 def _labels(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The labels of rows, and of the rest what it takes to make all of them differ."""
+    """The labels of rows, extended by what makes them different."""
     labels = [row["label"] for row in rows]
     for key, text in (
         ("max_depth", "depth {}"),
@@ -320,7 +333,7 @@ def _error(one: Mapping[str, Any], other: Mapping[str, Any]) -> float:
 
 
 def comparison_table(results: Mapping[str, Any]) -> str:
-    """The table for a README or a terminal, best layer first, and what it says in a sentence."""
+    """The table for a README or a terminal, best layer first, and a sentence on it."""
     metric = METRICS[results["rows"][0]["metric"]]
     there = [name for name in DEVICES if all(name in line["step_ms"] for line in results["rows"])]
     times = [f"ms a step, {DEVICES[name]}" for name in there]
@@ -337,5 +350,5 @@ def comparison_table(results: Mapping[str, Any]) -> str:
         f"{len(results['rows'][0]['trials'])} trials each. {verdict(results)}"
     )
     if results["quick"]:
-        note += " Quick run: it says nothing about the layers."
+        note += " Quick run: the comparison of the layers is not meaningful."
     return f"{aligned(lines)}\n\n{note}\n"

@@ -1,13 +1,15 @@
-"""Figures of results and training: every seed beside the paper, and learning curves."""
+"""Plots of results and training: every seed, and learning curves."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from textwrap import fill
 from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from .content import Curve
 from .figures import (
@@ -30,13 +32,17 @@ from .palette import FLOOR, INK, MUTED, PAPER, style_of
 from .tables import Metric, Row, duration, measured, printed
 
 POINTS = 60
-"""Epochs drawn of a curve at most: more cannot be distinguished at this size, and make the page large."""
+"""Most epochs drawn of a curve: more would not be visible and make the page large."""
+LABEL = 36
+"""Letters in a line of a label."""
 UNITS = (("hours", 3600.0), ("minutes", 60.0), ("seconds", 1.0))
 
 
-def seeds_panel(rows: Sequence[Row], floor: float, metric: Metric) -> Panel:
-    """Every seed of every row beside the paper's result and the floor."""
-    figure, (ax,) = canvas((LARGE[0], 0.75 + 0.235 * len(rows)), font=9.0)
+def seeds_panel(rows: Sequence[Row], floor: float, metric: Metric, baseline: float = math.nan) -> Panel:
+    """Every seed of every row, with the paper's result, the floor and the baseline where there are such."""
+    labels = [fill(row.label, LABEL) for row in rows]
+    lines = sum(1 + label.count("\n") for label in labels)
+    figure, (ax,) = canvas((LARGE[0], 0.75 + 0.235 * lines), font=9.0)
     scale = metric.scale
     shown: list[float] = []
     for y, row in enumerate(rows):
@@ -52,35 +58,41 @@ def seeds_panel(rows: Sequence[Row], floor: float, metric: Metric) -> Panel:
         ax.axvline(floor * scale, color=FLOOR, linewidth=1.2, linestyle=(0, (4, 2)), zorder=2)
         shown.append(floor * scale)
     if shown:
-        # A seed far off would press all others together; it leaves the figure and stands in the table.
+        # A seed far off would compress all others; it is cut off, and in the table.
         if metric.lower_is_better:
             low, high = min(shown), min(max(shown), 2.5 * float(np.percentile(shown, 90)))
         else:
             low, high = least_shown(shown, 10), max(shown)
+        if math.isfinite(baseline):  # never cut off
+            ax.axvline(baseline * scale, color=MUTED, linewidth=1.2, linestyle=DASHED, zorder=2)
+            low, high = min(low, baseline * scale), max(high, baseline * scale)
         margin = 0.04 * (high - low) or 0.1 * abs(high) or 1.0
         ax.set_xlim(low - margin, high + margin)
+    ax.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 5, 10]))
     ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.set_yticks(range(len(rows)), [row.label for row in rows], parse_math=False)
+    ax.set_yticks(range(len(rows)), labels, parse_math=False)
     ax.grid(False, axis="y")
     ax.set_xlabel(axis_label(metric.metric_name, metric.metric_unit))
     words = [_row_in_words(row, scale) for row in rows]
     if math.isfinite(floor):
         words.append(f"floor {measured(floor * scale)}")
+    if math.isfinite(baseline):
+        words.append(f"baseline {measured(baseline * scale)}")
     return Panel("", figure, f"{metric.metric_name} of every seed, by row. {'; '.join(words)}.")
 
 
 def _row_in_words(row: Row, scale: float) -> str:
     ours = measured(row.mean * scale) if math.isfinite(row.mean) else "diverged"
     paper = f", paper {printed(row.paper * scale)}" if math.isfinite(row.paper) else ""
-    return f"{row.label}: ours {ours}{paper}"
+    return f"{row.label}: {ours}{paper}"
 
 
 def curve_panels(curves: Sequence[Curve], floor: float, metric: Metric, loss_name: str) -> list[Panel]:
-    """One panel a row of the table, all on one scale."""
+    """One panel for each row of the table, all on one scale."""
     limits, losses = _limits(curves, floor, metric), _loss_limits(curves)
     panels = []
     for curve in curves:
-        # The loss has a scale of its own where it is not the metric, and is drawn beneath.
+        # A loss that is not the metric has its own scale and is drawn below.
         metric_drawn = curve.validation is not None or curve.train is not None
         both = metric_drawn and curve.loss is not None
         figure, axes = canvas((SMALL[0], 3.1 if both else 2.15), (1.9, 1.0) if both else (1.0,))
@@ -124,7 +136,7 @@ def depth_panels(curves: Sequence[Curve]) -> list[Panel]:
 
 
 def time_panel(curves: Sequence[Curve], metric: Metric) -> Panel:
-    """The metric on validation data by time, all curves together."""
+    """The metric on validation data by time, all curves in one plot."""
     figure, (ax,) = canvas(LARGE)
     longest = max(float(curve.seconds[-1]) for curve in curves if curve.seconds is not None)
     name, unit = next((name, unit) for name, unit in UNITS if longest >= 2 * unit or unit == 1.0)
@@ -142,11 +154,11 @@ def time_panel(curves: Sequence[Curve], metric: Metric) -> Panel:
     scale_y(ax, *_limits(curves, math.nan, metric), log=metric.lower_is_better)
     ax.set_xlim(left=0)
     ax.set(xlabel=f"{name} of training", ylabel=axis_label(metric.on_validation, metric.metric_unit))
-    return Panel("", figure, f"{metric.on_validation} on validation data by time of training. {'; '.join(words)}.")
+    return Panel("", figure, f"{metric.on_validation} on validation data by training time. {'; '.join(words)}.")
 
 
 def thinned(length: int) -> list[int]:
-    """At most `POINTS` indices, the first and last of all among them, denser at the start where curves fall."""
+    """At most `POINTS` indices, the first and last of all among them, denser at the start."""
     if length <= POINTS:
         return list(range(length))
     spread = np.linspace(0.0, 1.0, POINTS) ** 1.4 * (length - 1)
@@ -158,7 +170,7 @@ def seeds_of(seeds: Sequence[Sequence[float]], kept: list[int]) -> Floats:
 
 
 def mean_of_finite(values: Floats) -> Floats:
-    """Mean over the seeds (S, E) that have not diverged, NaN where all have."""
+    """Mean over the seeds (S, E) that have not diverged, NaN if all have."""
     finite = np.isfinite(values)
     number = finite.sum(0)
     total = np.where(finite, values, 0.0).sum(0)
@@ -166,7 +178,7 @@ def mean_of_finite(values: Floats) -> Floats:
 
 
 def _draw_seeds(ax: Axes, epochs: Floats, seeds: Floats, colour: str, **mean_style: Any) -> Floats:
-    """Thin lines, and their mean, which it returns."""
+    """Draws thin lines and their mean, which it returns."""
     for seed in seeds:
         ax.plot(epochs, seed, color=colour, linewidth=0.6, alpha=0.5)
     mean = mean_of_finite(seeds)
@@ -191,7 +203,7 @@ def _limits(curves: Sequence[Curve], floor: float, metric: Metric) -> tuple[floa
         low, high = least_shown(values, 10), max(values)
         margin = 0.05 * (high - low) or 0.05 * high
         return low - margin, high + margin
-    # Diverging seeds leave the panel: they would press all others into a line.
+    # Diverging seeds are cut off: they would compress all others.
     high = min(max(values), 1.5 * float(np.percentile(values, 98)))
     low = min([min(values), *positive([floor * metric.scale])])
     return low * 0.92, high * 1.05

@@ -1,4 +1,4 @@
-"""Trainings: recipes carried out, resumed and evaluated."""
+"""Training, resuming and evaluating recipes."""
 
 from typing import TYPE_CHECKING, Any
 

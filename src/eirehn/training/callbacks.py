@@ -1,4 +1,4 @@
-"""Beside the steps of a training: history, saving, progress, and warnings of instability."""
+"""Callbacks of a training: history, saving, progress, and warnings of instability."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from .config import Recipe
 from .task import Task
 
 
-class Stopped(Exception):  # noqa: N818  # no error: it was asked for
-    """The training was asked to stop; a state of it is on the disk."""
+class Stopped(Exception):  # noqa: N818  # not an error: the user asked for it
+    """The training was asked to stop; its state has been saved."""
 
 
 class History(pl.Callback):
-    """The metrics of every epoch and seed, in a CSV file and in the loggers; a part of the training's state, so
-    that a resumed run has the history of one that was not stopped."""
+    """The metrics of every epoch and seed, in a CSV file and in the loggers; part of the training's state, so
+    that a resumed run has its whole history."""
 
     def __init__(self, path: Path, seeds: Sequence[int]) -> None:
         self.path, self.seeds = path, tuple(seeds)
@@ -68,17 +68,17 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Saving(pl.Callback):
-    """Saves the training's state every `seconds` and at its end, and on Ctrl-C or SIGTERM saves and stops. Whoever
-    calls `fit` restores the handlers of these signals after it.
+    """Saves the training's state every `seconds` and at its end, and on Ctrl-C or SIGTERM saves and stops. The
+    caller of `fit` restores the signal handlers.
 
-    With several processes only between epochs: each has sums of its own in the middle of one.
+    With several processes it saves between epochs only: within an epoch each process has its own sums.
     """
 
-    IMPATIENT = 1.0  # seconds after a signal from which on another is meant: timeout(1) and shells send it twice
+    IMPATIENT = 1.0  # seconds within which a second signal is ignored: timeout(1) and shells send it twice
 
     def __init__(self, path: Path, *, seconds: float, on_save: Callable[[Task], None]) -> None:
         self.path, self.seconds, self.on_save = path, seconds, on_save
-        self.elapsed = 0.0  # seconds of training, over all times it was started
+        self.elapsed = 0.0  # seconds of training, including those before it was resumed
         self.gpu_seconds = 0.0  # the same, of each GPU
         self._since = self._saved = time.monotonic()
         self._cost = 0.0
@@ -87,7 +87,7 @@ class Saving(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
         self._since = self._saved = time.monotonic()
-        if self._generators is not None:  # now, since setting up may have drawn numbers
+        if self._generators is not None:  # only now: the setup may have drawn random numbers
             set_generator_states(self._generators)
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
@@ -101,11 +101,11 @@ class Saving(pl.Callback):
         now = time.monotonic()
         if self._asked is None:
             self._asked = now
-        elif now - self._asked > self.IMPATIENT:  # no waiting, and what was saved last is what there is
+        elif now - self._asked > self.IMPATIENT:  # stop at once, with the state that was saved last
             raise Stopped
 
     def on_train_batch_end(self, trainer: pl.Trainer, task: pl.LightningModule, *_: Any) -> None:
-        # The last batch of an epoch is followed at once by its end.
+        # After the last batch on_train_epoch_end saves.
         if trainer.world_size == 1 and not trainer.fit_loop.epoch_loop.batch_progress.is_last_batch:
             self._save_if_due(trainer, task)
 
@@ -118,8 +118,7 @@ class Saving(pl.Callback):
         stop = self._asked is not None
         if trainer.world_size > 1:
             stop = trainer.strategy.reduce_boolean_decision(stop, all=False)
-        # Several processes must agree to save, and their clocks do not.
-        # And where saving itself takes long, it is done more seldom.
+        # Several processes must save together, so they do not go by their clocks. Slow saves are made less often.
         wait = max(self.seconds, 50 * self._cost)
         due = trainer.world_size > 1 or time.monotonic() - self._saved >= wait
         if not (last or stop or due):
@@ -142,12 +141,12 @@ class Saving(pl.Callback):
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self._generators, self.elapsed = state["generators"], state["elapsed"]
-        self.gpu_seconds = state.get("gpu_seconds", 0.0)  # older states do not have it
+        self.gpu_seconds = state.get("gpu_seconds", 0.0)  # missing in older states
 
 
 @dataclass(frozen=True)
 class Event:
-    """Where one run stands."""
+    """The progress of one run."""
 
     run: str
     step: int
@@ -155,15 +154,15 @@ class Event:
     epoch: int
     epochs: int
     figures: dict[str, float]
-    """Means over the seeds that still learn, at the end of the last epoch."""
+    """Metrics at the end of the last epoch, means over the seeds that are still trained."""
     stopped: tuple[int, ...] = ()
     """The seeds whose training has stopped."""
     ended: bool = False
-    """Whether the training ends before its last epoch."""
+    """Whether the training has ended early."""
 
 
 class Reporting(pl.Callback):
-    """Calls `tell` at the end of every epoch, and of steps now and then."""
+    """Calls `tell` at the end of every epoch, and between steps at most every 0.3 seconds."""
 
     def __init__(self, recipe: Recipe, tell: Callable[[Event], None]) -> None:
         self.run, self.seeds, self.tell = recipe.name, recipe.seeds, tell
@@ -203,7 +202,7 @@ WORTH_A_WARNING = 0.05
 
 
 class Watch(pl.Callback):
-    """Warns once of each seed that skips many steps and of each that stops, and ends the training with the last."""
+    """Warns once of each seed that skips many steps or stops, and ends the training when all seeds have stopped."""
 
     def __init__(self, recipe: Recipe) -> None:
         self.recipe = recipe
@@ -211,7 +210,7 @@ class Watch(pl.Callback):
 
     def on_train_start(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
         assert isinstance(task, Task)
-        self._end(trainer, task)  # a training that ended so may have been killed before it wrote its result
+        self._end(trainer, task)  # it may have been killed after that, before it wrote its result
 
     def on_train_epoch_end(self, trainer: pl.Trainer, task: pl.LightningModule) -> None:
         assert isinstance(task, Task)
@@ -220,7 +219,9 @@ class Watch(pl.Callback):
             self.recipe.seeds, task.skipped.tolist(), task.stopped.tolist(), strict=True
         ):
             if stopped == epoch:
-                why = "no step of it had a finite gradient" if skipped >= steps else "its weights are not finite"
+                why = (
+                    "none of its steps had a finite gradient" if skipped >= steps else "its weights are not finite"
+                )
                 self._warn(trainer, f"seed {seed}: training stopped after epoch {epoch + 1}: {why}")
             elif stopped < 0 and skipped > WORTH_A_WARNING * steps and seed not in self._warned:
                 self._warned.add(seed)
@@ -263,5 +264,5 @@ def remedy(recipe: Recipe) -> str:
 
 def stopped_seeds(seeds: Sequence[int], result: Mapping[str, Any]) -> dict[int, int]:
     """The seeds of a result whose training stopped, each with its last epoch, counted from 1."""
-    epochs = result.get("stopped_epoch") or ()  # results of version 0.1 do not have it
+    epochs = result.get("stopped_epoch") or ()  # missing in results of version 0.1
     return {seed: epoch for seed, epoch in zip(seeds, epochs, strict=False) if epoch is not None}

@@ -17,11 +17,11 @@ from pytorch_lightning.plugins.io import CheckpointIO
 from .._internal.files import RunError, replacing
 
 KIND = b"eirehn training state "
-MARK = KIND + b"3\n"  # counts up with what a state is made of
+MARK = KIND + b"3\n"  # increased when the content of a state changes
 
 
 class WholeFiles(CheckpointIO):
-    """Lightning's checkpoints, each put in place only when all of it is on the disk."""
+    """Lightning's checkpoints, each moved to its place when it is completely written."""
 
     def save_checkpoint(self, checkpoint: dict[str, Any], path: Any, storage_options: Any = None) -> None:
         payload = io.BytesIO()
@@ -41,9 +41,12 @@ class WholeFiles(CheckpointIO):
         start = len(MARK) + hashlib.sha256().digest_size
         content = memoryview(whole)[start:]
         if whole.startswith(KIND) and not whole.startswith(MARK):
-            raise RunError(f"{path} is of another version of eirehn; use that, or move it away to train anew")
+            raise RunError(
+                f"{path} was written by another version of eirehn; use that version, or move the file to train "
+                "from the beginning"
+            )
         if whole[:start] != MARK + hashlib.sha256(content).digest():
-            raise RunError(f"{path} is damaged; move it away to train from the start")
+            raise RunError(f"{path} is damaged; move the file away to train from the beginning")
         return torch.load(io.BytesIO(content), map_location=map_location or "cpu", weights_only=True)  # type: ignore[no-any-return]
 
     def remove_checkpoint(self, path: Any) -> None:
@@ -51,9 +54,9 @@ class WholeFiles(CheckpointIO):
 
 
 def generator_states() -> dict[str, Any]:
-    """Where Python's, NumPy's and torch's generators stand, in types that load without pickle."""
+    """The states of Python's, NumPy's and torch's generators, in types that load without pickle."""
     version, numbers, gauss = random.getstate()
-    _, keys, position, has_gauss, cached = np.random.get_state()  # noqa: NPY002  # users' code may draw from it
+    _, keys, position, has_gauss, cached = np.random.get_state()  # noqa: NPY002  # users' code may use it
     states: dict[str, Any] = {
         "python": (version, list(numbers), gauss),
         "numpy": (
@@ -71,7 +74,7 @@ def generator_states() -> dict[str, Any]:
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """The generators started from `seed`, and put back afterwards."""
+    """Seeds the generators with `seed`, and restores them afterwards."""
     before = generator_states()
     random.seed(seed)
     np.random.seed(seed)  # noqa: NPY002
@@ -89,6 +92,6 @@ def set_generator_states(states: dict[str, Any]) -> None:
     np.random.set_state(("MT19937", keys.numpy().astype(np.uint32), position, has_gauss, cached))  # noqa: NPY002
     torch.set_rng_state(states["torch"].cpu())
     if "cuda" in states and torch.cuda.is_available():
-        # Where they were saved there may have been more GPUs, or fewer.
+        # The number of GPUs may have changed since they were saved.
         for device, state in zip(range(torch.cuda.device_count()), states["cuda"], strict=False):
             torch.cuda.set_rng_state(state.cpu(), device)

@@ -49,7 +49,7 @@ class Optimisation:
     learning_rate: float = 0.01
     """The largest learning rate of the schedule."""
     schedule: str = "constant"
-    """constant; cosine: down to zero over the whole training; or decay: divided once an epoch."""
+    """constant; cosine: down to zero over the whole training; or decay: divided by `decay` every epoch."""
     decay: float = 1.02
     """The divisor of the schedule decay in each epoch."""
     decay_from: int = 20
@@ -86,7 +86,7 @@ class Optimisation:
         finite("decay", self.decay, above=0.0)
         non_negative_int("decay_from", self.decay_from)
         if self.schedule == "decay" and max(0, self.epochs - self.decay_from) * -math.log10(self.decay) > 300:
-            raise ValueError(f"decay {self.decay} makes the rate grow beyond all numbers in {self.epochs} epochs")
+            raise ValueError(f"decay {self.decay} makes the learning rate overflow in {self.epochs} epochs")
         if self.clip is not None:
             finite("clip", self.clip, above=0.0)
         for name in ("warmup", "beta1", "beta2", "average", "early"):
@@ -135,7 +135,9 @@ class LanguageOptimisation(Optimisation):
         super().__post_init__()
         finite("recurrent_rate", self.recurrent_rate, above=0.0)
         if self.recurrent_rate != 1 and self.optimizer == "soap":
-            raise ValueError("recurrent_rate does not go with the optimizer soap, which turns all values together")
+            raise ValueError(
+                "recurrent_rate cannot be used with the optimizer soap, which has one learning rate for all"
+            )
         finite("penalty", self.penalty, least=0.0)
         boolean("sum_steps", self.sum_steps)
         boolean("shift", self.shift)
@@ -237,10 +239,10 @@ class Recipe:
                 found = type(getattr(self, name)).__name__
                 raise TypeError(f"{name} of {self.data.task} should be {kind.__name__}, got: {found}")
         if self.optimisation.early and (self.network.kind in SHALLOW or self.network.max_depth == 1):
-            raise ValueError("early is for networks of several inner steps, which can be stopped")
+            raise ValueError("early needs a network with several inner steps (max_depth above 1)")
         if self.optimisation.depth_penalty and self.network.kind not in (*ELASTIC, "ACT"):
             raise ValueError(
-                f"depth_penalty is for networks that choose their depth, which {self.network.kind} does not"
+                f"depth_penalty needs a network with adaptive depth, which {self.network.kind} does not have"
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -302,13 +304,13 @@ class Recipe:
             if isinstance(ours[name], dict):
                 found += [f"{name}.{key}" for key in ours[name] if ours[name][key] != theirs[name].get(key)]
                 if self.network.kind != "EIREHN" and "network.weight_update" in found:
-                    found.remove("network.weight_update")  # which other networks do not have
+                    found.remove("network.weight_update")  # only EIREHN has it
             else:
                 found.append(name)
         return found
 
 
-# Fields that optimisations of version 0.1 had, whatever their task, with the values at which they did nothing.
+# Fields of version 0.1 for all tasks, with the values at which they had no effect.
 _OF_VERSION_01 = {
     "recurrent_rate": 1.0,
     "penalty": 0.0,

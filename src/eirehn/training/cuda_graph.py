@@ -1,4 +1,4 @@
-"""A whole training step recorded once as a CUDA graph and replayed: one launch in place of hundreds."""
+"""Training steps recorded as CUDA graphs and replayed: one launch instead of hundreds."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 class Recorded(NamedTuple):
     graph: torch.cuda.CUDAGraph
-    given: list[Any]  # what the step reads: tensors at their places, and constants
-    carried: Any  # where it leaves the states that the next step starts from
+    given: list[Any]  # inputs of the step: static tensors, and constants
+    carried: Any  # static tensors for the states that the next step starts from
 
 
 class Captured:
-    """Steps of `task` on a GPU: the batch is copied to where the graph reads it, and the graph replayed.
+    """Steps of `task` on a GPU: the batch is copied to static tensors and the graph replayed.
 
-    There is a graph for each form that a batch and the carried states take, such as a smaller last batch, and for
-    each number of inner steps after which a step stops the network.
-    Recording one changes nothing of the training's state, so it does not matter when that is done: a training that
-    was stopped and goes on has the bits of one that was not.
+    There is a graph for each shape of a batch and its carried states, such as a smaller last batch, and for
+    each cap on depth.
+    Recording does not change the training's state, so a resumed training is bitwise equal to one that was never
+    stopped.
     """
 
-    LIMIT = 24  # graphs; batches of further forms are launched operation by operation
+    LIMIT = 24  # graphs; batches of other shapes are run eagerly
 
     def __init__(self, task: Task, optimizer: torch.optim.Optimizer) -> None:
         self.task, self.optimizer = task, optimizer
         self.recorded: dict[Any, Recorded] = {}
-        self.failed = False  # whether a step could not be recorded: then no further one is tried
+        self.failed = False  # whether recording has failed: it is not tried again
         # float32 is what torch's optimisers read from the device, whatever the parameters are.
         self.rates = torch.zeros(len(optimizer.param_groups), device=task.device).unbind()
         if isinstance(optimizer, FullSOAP):
@@ -47,7 +47,7 @@ class Captured:
 
     @cached_property
     def stream(self) -> torch.cuda.Stream:
-        """For all that is not replayed: where a network keeps its autograd nodes, they must not meet another."""
+        """The side stream for all that is not replayed: kept autograd nodes must stay on one stream."""
         return torch.cuda.Stream(self.task.device)
 
     def __call__(self, batch: Any) -> None:
@@ -77,7 +77,7 @@ class Captured:
         self.task.carried = carried
 
     def _record(self, form: Any, leaves: list[Any], structure: Any) -> None:
-        """Records the step of this form. Where that fails, the training goes on without graphs."""
+        """Records the step of this form. If that fails, the training continues without graphs."""
         given = [leaf.clone() if isinstance(leaf, Tensor) else leaf for leaf in leaves]
         batch, carried = tree_unflatten(given, structure)
         before, self.task.carried = self.task.carried, carried
@@ -98,14 +98,14 @@ class Captured:
             self.task.carried = before
 
     def _warm_up(self, batch: Any) -> None:
-        """What is compiled or made at the first call must be there."""
+        """Warm-up: kernels are compiled and buffers made at the first call."""
         with _unchanged(self.task, self.optimizer), self._beside():
             self._compute(batch)
 
     def _capture(self, batch: Any) -> torch.cuda.CUDAGraph:
         graph = torch.cuda.CUDAGraph()
         pool = next((each.graph.pool() for each in self.recorded.values()), None)
-        # By this thread's calls alone it can be spoiled: what loggers' and users' threads do does not matter.
+        # Only calls of this thread can invalidate it, not those of loggers' or users' threads.
         recording = torch.cuda.graph(graph, pool, self.stream, capture_error_mode="thread_local")
         with _generator_kept(self.task.device), _garbage_kept(), recording:
             self._compute(batch, capturable=True)
@@ -119,7 +119,7 @@ class Captured:
         torch.cuda.current_stream().wait_stream(self.stream)
 
     def _compute(self, batch: Any, **options: Any) -> None:
-        """What Lightning's loop does in pieces, without a word to the host."""
+        """The whole of Lightning's step, without synchronising with the host."""
         task = self.task
         with task.trainer.precision_plugin.train_step_context():
             loss = task.loss(batch)
@@ -134,7 +134,7 @@ class Captured:
 
     @contextmanager
     def _options(self, **options: Any) -> Iterator[None]:
-        """The optimiser with its rates on the device and these options, where it has them."""
+        """The optimiser with its learning rates on the device and these options, where it has them."""
         groups = self.optimizer.param_groups
         before = [dict(group) for group in groups]
         for group, rate in zip(groups, self.rates, strict=True):
@@ -148,8 +148,8 @@ class Captured:
 
 @contextmanager
 def _generator_kept(device: torch.device) -> Iterator[None]:
-    """A capture that fails leaves torch's generator as if it were still recording, so that every later draw is an
-    error: then it gets back the state that it had before."""
+    """A failed capture leaves torch's generator in recording mode, where every later draw is an error: its earlier
+    state is restored."""
     generator = torch.cuda.default_generators[torch.cuda.current_device() if device.index is None else device.index]
     before = generator.clone_state()
     try:
@@ -161,7 +161,7 @@ def _generator_kept(device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def _garbage_kept() -> Iterator[None]:
-    """Python's collector waits: memory of an earlier training's graphs, freed during a capture, would spoil it."""
+    """Disables Python's garbage collector: freeing memory of earlier graphs would invalidate the capture."""
     enabled = gc.isenabled()
     gc.collect()
     gc.disable()
@@ -178,7 +178,7 @@ def _form(leaf: Any) -> Any:
 
 @contextmanager
 def _unchanged(task: Task, optimizer: torch.optim.Optimizer) -> Iterator[None]:
-    """Puts back what a step changes: values, averages, sums, the optimiser's state and the generators."""
+    """Restores what a step changes: values, averages, sums, the optimiser's state and the generators."""
     tensors = [*task.parameters(), *task.averages.values, task.sums, task.skipped, *_state(optimizer)]
     before = [each.detach().clone() for each in tensors]
     with torch.random.fork_rng([task.device]), torch.no_grad():
@@ -188,7 +188,7 @@ def _unchanged(task: Task, optimizer: torch.optim.Optimizer) -> Iterator[None]:
             each.copy_(old)
         known = set(map(id, tensors))
         for each in _state(optimizer):
-            if id(each) not in known:  # made by its first step, from zeros
+            if id(each) not in known:  # created by its first step, from zeros
                 each.zero_()
 
 

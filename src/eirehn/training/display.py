@@ -12,7 +12,7 @@ from .callbacks import Event, seeds_in_words
 
 
 class Display:
-    """Shows what it is told, on `console`: a bar for each run under way, or a line at each tenth of a run."""
+    """Shows events on `console`: a bar for each run, or without a terminal a line for each tenth of a run."""
 
     def __init__(self, console: Console) -> None:
         self.console = console

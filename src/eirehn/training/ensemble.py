@@ -1,4 +1,4 @@
-"""Models of one form that differ in their values, computed together as one; their averages and best values."""
+"""Models of one architecture computed together, their running averages and their best values."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ Model = SequenceModel | LanguageModel
 
 
 class Ensemble(nn.Module):
-    """M models as one: each parameter is stacked along a leading axis, (M, …), and a call becomes one call of each
-    recurrence with an ensemble axis; of torch's own RNN, GRU or LSTM, which vmap cannot run, one call a member.
-    Member m gives what it would give alone."""
+    """M models as one: each parameter is stacked along a leading axis, (M, …), and each recurrence is called once
+    with an ensemble axis. torch's own RNN, GRU and LSTM, which vmap cannot run, are called once a member.
+    Member m gives the result that it would give alone."""
 
     def __init__(self, members: Sequence[Model]) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class Ensemble(nn.Module):
             for name, parameter in first.named_parameters()
         )
         self.size = len(members)
-        # In a tuple, so that its parameters, which hold no values, are not taken for the ensemble's own.
+        # In a tuple, so that torch does not register its parameters, which are on the meta device.
         self._form = (_Runner(copy.deepcopy(first).to("meta")),)
 
     def forward(
@@ -58,7 +58,7 @@ class Ensemble(nn.Module):
         form = self._form[0].train(self.training)
         by_torch = any(isinstance(module, OneBias) for module in form.modules())
         values = {f"model.{name}": value for name, value in zip(self.names, self.stacked, strict=True)}
-        # One after the other where vmap cannot run the layers, or each member's batch is packed in its own way.
+        # One by one where vmap cannot run the layers, or where members' batches are packed differently.
         if self.size == 1 or lengths is not None or by_torch:
             each = []
             for index, own in enumerate(_unstacked(values)):
@@ -73,14 +73,14 @@ class Ensemble(nn.Module):
         )(values, x, hx, target)
 
     def member(self, index: int) -> Model:
-        """Member `index` as a model of its own, with values of its own."""
+        """A copy of member `index` as a single model."""
         model = copy.deepcopy(self._form[0].model).to_empty(device=self.stacked[0].device)
         for name, value in self.values().items():
             model.get_parameter(name).data = value[index].clone()
         return model.train(self.training)
 
     def values(self) -> dict[str, Tensor]:
-        """The stacked values by the names they have in a member; not copies."""
+        """The stacked values by their names in a member; not copies."""
         return {name: value.detach() for name, value in zip(self.names, self.stacked, strict=True)}
 
     def recurrent(self) -> list[nn.Parameter]:
@@ -99,8 +99,8 @@ class Ensemble(nn.Module):
         torch._foreach_add_([value.grad for value in trained], trained, alpha=penalty)
 
     def clip_gradients(self, norm: float) -> Tensor:
-        """Scales each member's gradient down to `norm`, by its own length. Where that overflows, as over many inner
-        steps it may, the gradient becomes zero: returns of which members, (M,)."""
+        """Scales each member's gradient down to `norm`, by its own length. Where the norm overflows, as it can
+        with many inner steps, the gradient becomes zero: returns for which members, (M,)."""
         gradients = [value.grad for value in self.stacked if value.grad is not None]
         if self.size == 1:  # all of them in a few launches
             lengths = torch.stack(torch._foreach_norm(gradients)).norm()[None]
@@ -114,7 +114,7 @@ class Ensemble(nn.Module):
             for gradient in gradients:
                 gradient.mul_(_beside(factors, gradient))
         overflown: Tensor = ~lengths.isfinite()
-        for gradient in gradients:  # zero times infinity is none
+        for gradient in gradients:  # zero times infinity is NaN
             gradient.masked_fill_(_beside(overflown, gradient), 0.0)
         return overflown
 
@@ -126,7 +126,7 @@ def _unstacked(values: Mapping[str, Tensor]) -> list[dict[str, Tensor]]:
 
 
 def _beside(each: Tensor, stacked: Tensor) -> Tensor:
-    """One number a member, (M,), to go with values (M, …)."""
+    """One number a member, (M,), in a shape that broadcasts with values (M, …)."""
     return each.view(-1, *[1] * (stacked.dim() - 1))
 
 
@@ -138,20 +138,20 @@ class _Runner(nn.Module):
         self.model = model
 
     def forward(self, x: Tensor, hx: Any, target: Tensor | None, **options: Any) -> tuple[Any, ...]:
-        """What there is of an outcome: vmap returns tensors only."""
+        """The parts of an outcome that are not None: vmap returns tensors only."""
         model: Any = self.model
         outcome = model.run(x, hx, **options if target is None else {**options, "target": target})
         return tuple(outcome) if outcome.cost is not None else tuple(outcome[:3])
 
 
 class Averages:
-    """The running average of each value of M members, (M, …), with a `decay` per step; none with a decay of 0. The
-    decay of the first steps is smaller, so that the initial values are soon forgotten."""
+    """The running average of each value of M members, (M, …), with a `decay` per step; 0: no average. The
+    decay of the first steps is smaller, so that the initial values soon lose their weight."""
 
     def __init__(self, decay: float, values: Iterable[Tensor]) -> None:
         self.decay = decay
         self.values = [value.detach().clone() for value in values] if decay > 0 else []
-        self.steps = 0  # not on the device, where to read it would take waiting
+        self.steps = 0  # on the CPU: reading it from the device would synchronise
 
     def __bool__(self) -> bool:
         return bool(self.values)
@@ -161,7 +161,7 @@ class Averages:
 
     @torch.no_grad()
     def update(self, values: Iterable[Tensor]) -> None:
-        """Averages the values of one more step."""
+        """Updates the average with the values of one more step."""
         if not self.values:
             return
         self.steps += 1
@@ -169,7 +169,7 @@ class Averages:
 
     @torch.no_grad()
     def swap(self, values: Iterable[Tensor]) -> None:
-        """Puts the averaged values in the place of the trained ones, or back."""
+        """Swaps the averaged and the trained values."""
         for average, value in zip(self.values, values, strict=False):
             trained = value.clone()
             value.copy_(average)
@@ -192,8 +192,8 @@ class Best:
         self.values = {name: value.clone() for name, value in ensemble.values().items()}
 
     def take(self, score: Tensor, epoch: int, ensemble: Ensemble, *, if_better: bool) -> None:
-        """Keeps this epoch in place of an earlier one, where it is better or else always; never one that has
-        diverged, whose score is NaN or infinite."""
+        """Keeps this epoch's values if it is better than the earlier ones, or always; never those with a score that
+        is NaN or infinite."""
         better = score < self.score if if_better else score.isfinite()
         self.score[better] = score[better]
         self.epoch[better] = epoch

@@ -56,7 +56,7 @@ class Together(NamedTuple):
     members: int
     value: float
     left_out: list[str]
-    """Members that have no best epoch, and so no weights to evaluate."""
+    """Ensemble members without a best epoch, which have no weights to evaluate."""
 
 
 def evaluate(
@@ -145,7 +145,7 @@ def evaluate_together(
     probabilities. Those that diverged in their first epoch are left out if the best epoch is asked for.
     """
     own = check_together(runs, split, which)
-    sums: list[Tensor] = []  # (N,) each: over the members of a run, the probability of the token that came
+    sums: list[Tensor] = []  # (N,) each: the probability of the actual token, summed over the members of a run
     members, left_out = 0, []
     for run in runs:
         there = _there(run, which)
@@ -165,11 +165,11 @@ def check_of_text(run: Path) -> None:
 
 
 def check_trained(run: Path, which: str) -> None:
-    """That there are weights of this kind."""
+    """Raises an error if the run has no weights of this kind."""
     one_of("which", which, KEPT)
-    RunFolder(run).recipe()  # an error where it is not a run at all
+    RunFolder(run).recipe()  # raises an error if it is not a run
     if not (run / f"{which}.safetensors").exists():
-        raise RunError(f"{run} holds no trained model: it has no {which}.safetensors")
+        raise RunError(f"{run} has no trained model: it has no {which}.safetensors")
 
 
 def check_together(runs: Sequence[Path], split: str, which: str) -> Split:
@@ -182,13 +182,13 @@ def check_together(runs: Sequence[Path], split: str, which: str) -> Split:
         text, vocabulary = _split(recipe, split), recipe.data.vocabulary()
         found.append((text, vocabulary))
         target, first = text.target, found[0][0].target
-        # The same ids may stand for other words.
+        # The same numbers may stand for different words.
         if vocabulary != found[0][1] or target.shape != first.shape or not (target == first).all():
-            raise ValueError(f"models are evaluated together on one text, and that of {run} is another")
+            raise ValueError(f"models are evaluated together on one text, and {run} was trained on a different one")
     for run in runs:
         check_trained(run, which)
     if not any(any(_there(run, which)) for run in runs):
-        raise ValueError("there are no models to evaluate together: none has a best epoch")
+        raise ValueError("there are no models to evaluate together: no seed has a best epoch")
     return found[0][0]
 
 
@@ -212,7 +212,7 @@ class _Trained:
 
     @torch.no_grad()
     def logits(self, parts: Parts | Windows) -> Iterator[tuple[Tensor, Tensor]]:
-        """Of each part of a text, (M, B, T, V), and what came, (M, B, T, 1)."""
+        """The logits of each part of a text, (M, B, T, V), and the actual tokens, (M, B, T, 1)."""
         task = self.task.eval()
         task.carried = None
         for x, target, _ in parts:
@@ -223,7 +223,7 @@ class _Trained:
             yield outcome.prediction, wanted.unsqueeze(-1)
 
     def probabilities(self, parts: Parts | Windows) -> Tensor:
-        """Of each token that came, summed over the members that have weights, (N,)."""
+        """Probabilities of the actual tokens, summed over the members that have weights, (N,)."""
         found = []
         for logits, wanted in self.logits(parts):
             likely = logits.double().log_softmax(-1).gather(-1, wanted)
@@ -231,26 +231,26 @@ class _Trained:
         return torch.cat(found)
 
     def losses(self, parts: Parts | Windows, sharpness: Tensor) -> Tensor:
-        """Mean cross-entropy of each member if its logits are multiplied by each of its `sharpness`, (M, K)."""
+        """Mean cross-entropy of each member with its logits multiplied by each value of `sharpness`, (M, K)."""
         sums, count = torch.zeros_like(sharpness), 0
         for logits, wanted in self.logits(parts):
             right = logits.gather(-1, wanted).double().flatten(1)  # (M, tokens)
             count += right.size(1)
-            for each, factor in enumerate(sharpness.t().to(logits)):  # all at once would be K times the logits
+            for each, factor in enumerate(sharpness.t().to(logits)):  # one by one, to save memory
                 whole = (logits * factor.view(-1, *[1] * (logits.dim() - 1))).logsumexp(-1).double().flatten(1)
                 sums[:, each] += (whole - right * factor.double().unsqueeze(-1)).sum(1).cpu()
         return sums / count
 
 
 def _there(run: Path, which: str) -> list[bool]:
-    """Whether each member has weights of this kind: one that diverged from its first epoch on has no best one."""
+    """Whether each member has weights of this kind: one that diverged in its first epoch has no best ones."""
     scores = read_json(run / "model.json")["best_score"]
     return [which != "best" or score is not None for score in scores]
 
 
 def _lowest(grid: Tensor, losses: Tensor) -> Tensor:
-    """Where on `grid`, (K,), each row of `losses`, (M, K), which are convex, is lowest: by the parabola through its
-    lowest value and those beside it."""
+    """Where on `grid`, (K,), each row of `losses`, (M, K), which are convex, is lowest: by a parabola through its
+    lowest value and the two next to it."""
     at = losses.nan_to_num(math.inf).argmin(-1).clamp(1, len(grid) - 2)
     left, here, right = (losses.gather(-1, (at + step).unsqueeze(-1)).squeeze(-1) for step in (-1, 0, 1))
     width, bend = grid[1] - grid[0], left - 2 * here + right
@@ -262,5 +262,5 @@ def _split(recipe: Recipe, name: str) -> Split:
     one_of("split", name, Splits._fields)
     split: Split = getattr(recipe.data.load(), name)
     if not len(split.x):
-        raise ValueError(f"{recipe.name} holds no sequences out for {name}")
+        raise ValueError(f"{recipe.name} has no sequences for {name}")
     return split

@@ -1,4 +1,4 @@
-"""Trainings on tensors in memory, which write no files."""
+"""Training on tensors in memory, without files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .task import Task
 from .trainer import interruptible, make_task, make_trainer, quiet
 
 ONE_AT_A_TIME = threading.Lock()
-"""torch's generators, which initial values and dropout draw from, are shared by all threads of a process."""
+"""All threads of a process share torch's random generators, which initial values and dropout use."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,11 +44,11 @@ class Tensors:
         return self.splits
 
     def smaller(self, train: int) -> Tensors:
-        raise ValueError("data in memory are trained on as a whole")
+        raise ValueError("data in memory cannot be made smaller")
 
 
 class Patience(pl.Callback):
-    """Ends a training when no member has been better for so many epochs, the warm-up not counted."""
+    """Ends a training when no member has improved for this many epochs, without counting the warm-up."""
 
     def __init__(self, epochs: int, warmup: int) -> None:
         self.epochs, self.warmup = epochs, warmup
@@ -63,7 +63,7 @@ def train_in_memory(
     recipe: Recipe, *, patience: int | None = None, tell: Callable[[Event], None] | None = None
 ) -> list[SequenceModel]:
     """The members of `recipe` trained on its data, each with the weights of its best epoch on validation data, or
-    of its last where there are none. Threads take turns."""
+    of its last where there are no validation data. Only one thread trains at a time."""
     callbacks: list[pl.Callback] = [Watch(recipe)]
     if patience is not None:
         callbacks.append(Patience(patience, int(recipe.optimisation.warmup * recipe.optimisation.epochs)))

@@ -1,4 +1,4 @@
-"""Batches of sequences and of text: their order is a function of seed and epoch alone."""
+"""Batches of sequences and of text: their order depends on seed and epoch alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .config import LanguageOptimisation, Recipe
 
 
 class Parts:
-    """A split in order, in parts small enough to evaluate at once."""
+    """A split in order, in batches for evaluation."""
 
     size = 500
 
@@ -33,21 +33,21 @@ class Parts:
 
 
 class _Resumable:
-    """Numbered batches of an epoch, which can be resumed at any of them: its number is all there is to save."""
+    """Numbered batches of an epoch, which can be resumed at any of them by its number."""
 
     epoch = 0
     _position = 0
 
     @property
     def sampler(self) -> Self:
-        """Where Lightning looks for set_epoch."""
+        """Lightning calls set_epoch of a sampler."""
         return self
 
     def set_epoch(self, epoch: int) -> None:
         self.epoch = epoch
 
     def _numbers(self, count: int) -> Iterator[int]:
-        for number in range(self._position % count, count):  # a finished epoch is followed by a new one
+        for number in range(self._position % count, count):  # the epoch is complete: start the next
             self._position = number + 1
             yield number
         self._position = 0
@@ -62,9 +62,9 @@ class _Resumable:
 class Batches(_Resumable):
     """One pass over `tensors`, (N, …) each, in batches with a leading ensemble axis, (M, B, …).
 
-    The order of an epoch depends on the seed and the epoch's number and on nothing that happened before, so a run
+    The order of an epoch depends only on the seed and the epoch's number, so a run
     can be resumed at any batch. With several processes each takes every `world`-th sequence of every batch, and
-    `share` says what part of the batch that is.
+    `share` is its share of the batch.
     """
 
     def __init__(
@@ -90,12 +90,12 @@ class Batches(_Resumable):
             whole = self._batch(rows, number)
             own = slice(self.rank, None, self.world)
             count = len(range(*own.indices(rows.size(1))))
-            if not count:  # fewer sequences than processes: take part, but do not count
+            if not count:  # fewer sequences than processes: compute with one, at weight 0
                 own = slice(0, 1)
             yield *(part[:, own] for part in whole), count * self.world / rows.size(1)
 
     def _batch(self, rows: Tensor, number: int) -> tuple[Tensor, ...]:
-        """The sequences of `rows` (M, B), each member's changed by draws of its own."""
+        """The sequences of `rows` (M, B), augmented independently for each member."""
         batch = tuple(tensor[rows] for tensor in self.tensors)
         if self.augment is None:
             return batch
@@ -108,14 +108,14 @@ class Batches(_Resumable):
 
 
 class Streams(_Resumable):
-    """One pass over a text (1, N), cut into `batch_size` parallel streams of one length, `steps` tokens of each a
-    batch, (M, B, T).
+    """One pass over a text (1, N), cut into `batch_size` parallel streams of equal length; a batch is `steps`
+    tokens of each, (M, B, T).
 
-    What is left over at the end is not read, so that every batch has one shape. With several processes each takes
-    every `world`-th stream, and `share` says what part of a batch that is.
+    The remainder at the end is not read, so that all batches have one shape. With several processes each takes
+    every `world`-th stream, and `share` is its share of a batch.
 
-    With `shift` each epoch of a member starts at a random offset, drawn by its seed and the epoch, and the text is
-    a ring: other words stand side by side, begin a batch, and are left over.
+    With `shift` each epoch of a member starts at a random offset, which depends on its seed and the epoch, and
+    wraps around at the end of the text, so that batches differ between epochs.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Streams(_Resumable):
         self.length = text.x.size(1) // batch_size
         if len(self) < 1:
             raise ValueError(
-                f"the text to train on is too short for batch_size {batch_size} and steps {steps}: it has "
+                f"the training text is too short for batch_size {batch_size} and steps {steps}: it has "
                 f"{text.x.size(1) + 1} tokens, and {batch_size * steps + 1} are needed"
             )
         self.rows = torch.arange(batch_size, device=text.x.device)[rank::world, None] * self.length  # (B, 1)
@@ -154,10 +154,10 @@ class Streams(_Resumable):
 
 
 class Windows:
-    """A text (1, N) to be evaluated in `batch_size` parallel streams, a window of so many `tokens` at a time; one
+    """A text (1, N) to be evaluated in `batch_size` parallel streams, `tokens` at a time; a single
     stream reads all of it."""
 
-    size = 1024  # tokens of a window: the logits of each are as many numbers as there are words
+    size = 1024  # tokens at a time: each has as many logits as there are words
 
     def __init__(
         self, text: Split, batch_size: int, *, rank: int = 0, world: int = 1, tokens: int | None = None
@@ -178,8 +178,8 @@ class Windows:
 
 
 class Data(pl.LightningDataModule):
-    """The splits, on the device once and for all: a batch is then a gather there. Only a text that would take much
-    of its memory stays in its file, and goes there batch by batch."""
+    """The splits, moved to the device at the start. Only a text that would take much of its memory stays in its
+    file and is moved batch by batch."""
 
     most_bytes = 1 << 30
     trainer: pl.Trainer
@@ -196,7 +196,9 @@ class Data(pl.LightningDataModule):
             )
         found = self.splits.validation.x.shape[1 if self.recipe.data.task == "language" else 0]
         if self.trainer.world_size > found > 0:
-            raise ValueError(f"there must be a validation sequence for each of {self.trainer.world_size} processes")
+            raise ValueError(
+                f"validation needs at least one sequence for each of {self.trainer.world_size} processes"
+            )
 
     def train_dataloader(self) -> Batches | Streams:
         return training_batches(self.recipe, self._placed(self.splits.train), **self._process())
@@ -209,7 +211,7 @@ class Data(pl.LightningDataModule):
         return Parts(whole.map(lambda each: each[process["rank"] :: process["world"]]))
 
     def _process(self) -> dict[str, int]:
-        """Which process this is, and of how many."""
+        """The rank of this process and the number of processes."""
         return {"rank": self.trainer.global_rank, "world": self.trainer.world_size}
 
     def _placed(self, split: Split) -> Split:
@@ -231,8 +233,8 @@ def training_batches(recipe: Recipe, train: Split, *, rank: int = 0, world: int 
 
 
 def most_tokens(recipe: Recipe, device: torch.device) -> int:
-    """Tokens to validate at once: a GPU is done with few before the next launch. Their logits and states take some
-    hundred megabytes; what a pointer looks at grows with their square."""
+    """Tokens to validate at once: a GPU needs many to be busy. Their logits and states take some hundred megabytes;
+    the memory of a pointer grows with their square."""
     if device.type != "cuda" or bool(getattr(recipe.network, "pointer", False)):
         return Windows.size
     wide = max(recipe.data.output_size, 8 * recipe.network.hidden_size)
@@ -240,9 +242,9 @@ def most_tokens(recipe: Recipe, device: torch.device) -> int:
 
 
 def final_parts(recipe: Recipe, split: Split, batch: int | None = None) -> Parts | Windows:
-    """All of a split, for results to report: a text is one stream, unless another `batch` is asked for."""
+    """All of a split, for results to report: a text is one stream, unless `batch` is given."""
     if isinstance(recipe.data, LanguageData):
         return Windows(split, 1 if batch is None else batch)
     if batch is not None:
-        raise ValueError("batch says in how many parallel streams to read a text; these data are none")
+        raise ValueError("batch is the number of parallel streams of a text, and these data are not a text")
     return Parts(split)

@@ -1,11 +1,13 @@
-"""Where results come from: the code, the machine and the versions."""
+"""Where results come from: the command, the code, the machine and the versions."""
 
 from __future__ import annotations
 
 import os
 import platform
 import re
+import shlex
 import subprocess
+import sys
 from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -25,8 +27,15 @@ def provenance() -> dict[str, Any]:
     return {"commit": _commit(), "machine": machine(), "versions": versions()}
 
 
+def command() -> str | None:
+    """The `eirehn` command that this process carries out; None where other code trains."""
+    program = Path(sys.argv[0])
+    name = program.parent.name if program.stem == "__main__" else program.stem
+    return shlex.join(["eirehn", *sys.argv[1:]]) if name == "eirehn" else None
+
+
 def machine() -> str:
-    info = Path("/proc/cpuinfo")  # of Linux
+    info = Path("/proc/cpuinfo")  # Linux only
     found = re.search(r"^model name\s*:(.*)$", info.read_text() if info.exists() else "", re.MULTILINE)
     name = found[1].strip() if found else platform.processor() or platform.machine()
     gpu = f", {torch.cuda.get_device_name()}" if torch.cuda.is_available() else ""
@@ -42,7 +51,7 @@ def versions() -> dict[str, str]:
 
 
 def _commit() -> str | None:
-    """The commit of the checkout this code runs from, marked where files differ from it."""
+    """The commit of the checkout that this code runs from, with a mark if files have changed since."""
     here = Path(__file__).parent
 
     def git(*arguments: str) -> str:
@@ -50,7 +59,7 @@ def _commit() -> str | None:
         return asked.stdout.strip()
 
     try:
-        git("ls-files", "--error-unmatch", __file__)  # not the repository an environment happens to lie in
+        git("ls-files", "--error-unmatch", __file__)  # not a repository that merely contains the environment
         commit = git("rev-parse", "HEAD")
         return f"{commit} with changes" if git("status", "--porcelain", "--", str(here.parent)) else commit
     except (OSError, subprocess.CalledProcessError):

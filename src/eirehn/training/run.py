@@ -1,4 +1,4 @@
-"""The run folder: whose it is, what is in it, and that one process at a time writes to it."""
+"""The run folder: its files, and a lock so that one process at a time writes to it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,14 @@ from typing import IO, Any
 
 from safetensors.torch import save
 
-from .._internal.files import RunError, lock, read_json, replacing, write_json
+from .._internal.files import RunError, lock, read_json, replacing, write_json, write_text
 from .config import Recipe
+from .provenance import command
 from .task import Task
 
 OWN = (
     "recipe.json",
+    "command.txt",
     "last.ckpt",
     "metrics.csv",
     "model.json",
@@ -26,17 +28,18 @@ OWN = (
 )
 LOCK, LOGS = ".lock", "tensorboard"
 RESULT = {"recipe", "metric", "values", "final_values", "best_epoch", "depth", "parameters", "seconds"}
-PATIENCE = 10.0  # seconds to wait for a process that is just saving and about to end
+PATIENCE = 10.0  # seconds to wait for a process that is about to end
 
 
 class RunFolder:
     """A run on disk:
 
     recipe.json        what is trained
-    last.ckpt          where the training stands
+    command.txt        the commands that trained it, a line each
+    last.ckpt          the state of the training, to resume from
     metrics.csv        metrics of every epoch and seed
     model.json, best.safetensors, last.safetensors    the models, for `eirehn.load`
-    vocabulary.json    what the numbers of a language model's tokens stand for
+    vocabulary.json    the tokens of a language model, by their numbers
     result.json        the metrics on test data, once the training has ended
     tensorboard/       the metrics of every epoch for TensorBoard
     """
@@ -52,48 +55,59 @@ class RunFolder:
         return (self.path / "recipe.json").exists()
 
     def consists_of(self, path: Path) -> bool:
-        """Whether a file there, if there is any, is one of its own: not all that lies in its folder is."""
+        """Whether `path` is one of the files of the run."""
         folder = self.path.resolve()
         files = [folder / name for name in (*OWN, LOCK)]
-        known = {*files, *(file.resolve() for file in files)}  # a link to another place is its own, too
+        known = {*files, *(file.resolve() for file in files)}  # also where it is a link
         asked = {path.resolve(), path.parent.resolve() / path.name}
         return bool(known & asked) or any(folder / LOGS in each.parents for each in asked)
 
     def recipe(self) -> Recipe:
         path = self.path / "recipe.json"
         if not path.exists():
-            raise RunError(f"{self.path} is no run: it has no recipe.json")
+            raise RunError(f"{self.path} is not a run folder: it has no recipe.json")
         try:
             return Recipe.from_dict(read_json(path))
         except (TypeError, ValueError) as error:
             raise RunError(f"{path} is damaged: {error}") from error
 
     def open(self, recipe: Recipe) -> None:
-        """Makes the folder, or makes sure that it holds a run of this very recipe."""
+        """Creates the run, or checks that it has this recipe."""
         for left in filter(_is_left, self.path.glob(".*.tmp")):
             left.unlink(missing_ok=True)
         if self.exists():
             if differing := self.recipe().differences(recipe):
                 raise RunError(
                     f"{self.path} holds a run of another recipe (it differs in {', '.join(differing)}); "
-                    "choose another folder, or resume with the recipe of that run"
+                    "choose another folder, or resume that run with --resume"
                 )
         else:
             write_json(self.path / "recipe.json", recipe.to_dict())
+            self._note_command()
 
     def _check_free(self) -> None:
-        """That it holds a run, or nothing, or is not there."""
+        """Raises an error if it holds anything but a run."""
         if self.path.exists() and not self.path.is_dir():
             raise RunError(f"{self.path} is a file, not a run folder")
         found = self.path.iterdir() if self.path.is_dir() else ()
         others = [each for each in found if each.name != LOCK and not _is_left(each)]
-        if others and not self.exists():  # asked last: another process may be just making it a run
-            raise RunError(f"{self.path} is not empty and holds no run; choose another folder")
+        if others and not self.exists():  # checked last: another process may be creating the run
+            raise RunError(f"{self.path} is not empty and is not a run folder; choose another folder")
 
     def change(self, recipe: Recipe) -> None:
-        """The run resumes by this recipe, and has no result yet. In this order, lest it keep that of another."""
+        """Changes the recipe; the result is deleted first, so that it never belongs to another recipe."""
         self.result.unlink(missing_ok=True)
         write_json(self.path / "recipe.json", recipe.to_dict())
+        self._note_command()
+
+    def _note_command(self) -> None:
+        if (given := command()) is not None:
+            write_text(self.path / "command.txt", "".join(f"{each}\n" for each in (*self.commands(), given)))
+
+    def commands(self) -> list[str]:
+        """The commands that trained the run, in order; empty where Python code did."""
+        path = self.path / "command.txt"
+        return path.read_text("utf-8").splitlines() if path.exists() else []
 
     def read_result(self) -> dict[str, Any] | None:
         if not self.result.exists():
@@ -104,9 +118,9 @@ class RunFolder:
         return result
 
     def __enter__(self) -> RunFolder:
-        """Takes the folder for this process."""
+        """Locks the folder for this process."""
         try:
-            self._check_free()  # before anything is left in a folder of somebody's own
+            self._check_free()  # before anything is written to it
             self.path.mkdir(parents=True, exist_ok=True)
             self._lock = open(self.path / LOCK, "ab")
         except OSError as error:
@@ -118,17 +132,17 @@ class RunFolder:
 
     def __exit__(self, *_: object) -> None:
         if self._lock is not None:
-            self._lock.close()  # the system lets go of the lock with it, and when a process is killed
+            self._lock.close()  # which releases the lock, as does the end of the process
             self._lock = None
 
 
 def _is_left(path: Path) -> bool:
-    """Whether it is what a process killed while it wrote has left, or one at work is writing."""
+    """Whether it is a temporary file of a process that is writing or was killed."""
     return any(fnmatch(path.name, f".{name}.*.tmp") for name in OWN)
 
 
 def has_one_target(data: Any) -> bool:
-    """Whether there is one target for each sequence, and not one for each of its steps."""
+    """Whether there is one target for each sequence, not for each time step."""
     return bool(getattr(data, "last", data.task == "classification"))
 
 
@@ -138,7 +152,7 @@ def export(task: Task, recipe: Recipe, folder: Path) -> None:
         with replacing(folder / f"{name}.safetensors") as file:
             file.write(save({key: value.detach().cpu().contiguous() for key, value in values.items()}))
     data = recipe.data
-    # Of a language model its own size, since its texts may have changed while it was trained.
+    # A language model's own size: its texts may have changed during training.
     known = len(task.ensemble.values()["bias"][0]) if data.task == "language" else None
     description = {
         "network": asdict(recipe.network),
@@ -157,5 +171,5 @@ def export(task: Task, recipe: Recipe, folder: Path) -> None:
 
 
 def first_process() -> bool:
-    """Whether this is the process that writes, also before Lightning has set up the others."""
+    """Whether this process writes; known before Lightning has started the others."""
     return all(os.environ.get(name, "0") == "0" for name in ("RANK", "LOCAL_RANK", "SLURM_PROCID", "NODE_RANK"))

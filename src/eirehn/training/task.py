@@ -1,4 +1,4 @@
-"""What is trained: a seed ensemble, each member as if alone."""
+"""The Lightning module: an ensemble of models with different seeds, each trained as if alone."""
 
 from __future__ import annotations
 
@@ -22,67 +22,67 @@ from .optimizers import early_stop, make_optimizer, schedule
 
 
 class Task(pl.LightningModule):
-    """Trains M members at once, each as if alone, and keeps each one's values of its best epoch.
+    """Trains M members at once, each as if alone, and keeps the values of each one's best epoch.
 
-    A task says what the loss and the metric of each sequence are; `sign` is 1 where a lower metric is better.
+    A task defines the loss and the metric of each sequence; `sign` is 1 where a lower metric is better.
     """
 
     metric: str
     sign: int = 1
     capture: bool = True  # record the step as a CUDA graph, where it runs on one GPU
-    by_target: bool = False  # models are given the target in training, and predict no more than that
+    by_target: bool = False  # in training, models predict only the target, which they are given (to save memory)
 
     def __init__(self, members: Sequence[Model], optimisation: Optimisation) -> None:
         super().__init__()
         self.ensemble = Ensemble(members)
         self.optimisation = optimisation
         self.max_depth = members[0].network.max_depth
-        self.carried: Any = None  # the states a batch starts from, where a task reads on
+        self.carried: Any = None  # the states that a batch starts from, where the state is carried
         self.captured: Captured | None = None
-        self.stop: int | None = None  # inner steps after which this training step stops the network
+        self.stop: int | None = None  # the cap on inner steps in this training step
         self.epoch_metrics: dict[str, Tensor] = {}  # (M,) each
         # Not buffers: those follow the weights' type, and several processes would overwrite each other's.
         self.best = Best(self.ensemble)
         self.sums = torch.zeros(2, self.ensemble.size, dtype=torch.float64)  # this epoch's losses and sequences
-        self.skipped = torch.zeros(self.ensemble.size, dtype=torch.float64)  # its steps without finite gradients
+        self.skipped = torch.zeros(self.ensemble.size, dtype=torch.float64)  # its steps with non-finite gradients
         self.stopped = torch.full((self.ensemble.size,), -1)  # the last epoch of a member that has stopped, or -1
         self.averages = Averages(optimisation.average, self.ensemble.stacked)
 
     def start_from(self, values: Mapping[str, Tensor]) -> None:
-        """Makes these the initial values, of the averages too."""
+        """Sets the initial values, also of the averages."""
         self.ensemble.load(values)
         self.averages = Averages(self.optimisation.average, self.ensemble.stacked)
         self.best = Best(self.ensemble)
 
     def keep_state(self, state: Any) -> None:
-        """What the next batch starts from: nothing, unless a task reads on."""
+        """Keeps the state for the next batch, where it is carried."""
 
     def metric_of(self, mean: Tensor) -> Tensor:
-        """The metric from its mean over all summands."""
+        """The metric from the mean over all summands."""
         return mean
 
     def scale(self, target: Tensor) -> int:
-        """What training multiplies the loss by."""
+        """The factor on the loss in training."""
         return 1
 
     @abstractmethod
     def errors(self, prediction: Tensor, target: Tensor) -> Tensor:
-        """What training lowers, averaged per member, (M,)."""
+        """The training loss, mean per member, (M,)."""
 
     @abstractmethod
     def totals(self, prediction: Tensor, target: Tensor) -> tuple[Tensor, int]:
         """The metric summed per member, (M,), and the number of its summands."""
 
     def calibration_sums(self, prediction: Tensor, target: Tensor) -> list[Tensor]:
-        """What `calibrate` goes by, summed over a batch of validation data, (M,) each."""
+        """Sums over a batch of validation data for `calibrate`, (M,) each."""
         return []
 
     def calibrate(self, sums: Tensor) -> None:
-        """Sets by those sums of an epoch, (K, M), what the next one is validated with."""
+        """Sets the temperatures of the next epoch from those sums, (K, M)."""
 
     def configure_optimizers(self) -> Any:
         optimizer = make_optimizer(self.optimisation, self.parameters(), self.ensemble.recurrent())
-        # Not Lightning's estimate, which asks for the data before the position in it is restored.
+        # Not Lightning's estimate, which loads the data before the position is restored.
         steps = self.optimisation.epochs * len(self.trainer.datamodule.train_dataloader())  # type: ignore[attr-defined]
         scheduler = LambdaLR(optimizer, schedule(self.optimisation, steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
@@ -97,7 +97,7 @@ class Task(pl.LightningModule):
             self.captured = Captured(self, self.optimizers(use_pl_optimizer=False))  # type: ignore[arg-type]  # one
 
     def _set_rate(self) -> None:
-        """That of the next step, which a checkpoint has, too; but of the recipe that it was saved by."""
+        """Sets the learning rate by this recipe: that of a checkpoint may be of another."""
         scheduler = self.lr_schedulers()
         assert isinstance(scheduler, LambdaLR)
         for group, base, factor in zip(
@@ -107,7 +107,7 @@ class Task(pl.LightningModule):
 
     def _can_capture(self) -> bool:
         splits = getattr(self.trainer.datamodule, "splits", None)  # type: ignore[attr-defined]
-        # Lengths say on the host how a batch is packed, which a recorded step would repeat for every batch.
+        # Batches with lengths are packed on the host, which a recorded step cannot repeat.
         ragged = splits is not None and splits.train.lengths is not None
         return self.capture and not ragged and self.device.type == "cuda" and self.trainer.world_size == 1
 
@@ -127,7 +127,7 @@ class Task(pl.LightningModule):
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         state = checkpoint["task"]
         self.sums, self.carried = state["sums"], state["carried"]
-        # States of version 0.1 have other names, or none.
+        # States of version 0.1 have other names, or lack some.
         self.skipped = state.get("skipped", state.get("left_out", self.skipped))
         self.stopped = state.get("stopped", self.stopped)
         self.averages.load_state_dict(state["averages"])
@@ -147,7 +147,7 @@ class Task(pl.LightningModule):
         return None
 
     def loss(self, batch: tuple[Any, ...]) -> Tensor:
-        """What a step lowers, summed over the members."""
+        """The loss of a step, summed over the members."""
         x: Tensor = batch[0]
         target: Tensor = batch[1]
         lengths: Tensor | None = batch[2] if len(batch) > 3 else None  # (M, B)
@@ -161,13 +161,13 @@ class Task(pl.LightningModule):
         outcome = self.ensemble(x, self.carried, lengths=lengths, **options)
         self.keep_state(outcome.state)
         errors = self.errors(outcome.prediction, target)  # (M,)
-        rows = x.size(1) if share > 0 else 0  # a process that only takes part does not count
+        rows = x.size(1) if share > 0 else 0  # weight 0 where the process has no sequence of its own
         with torch.no_grad():
             self.sums += torch.stack([errors.double() * rows, torch.full_like(self.sums[1], rows)])
         if outcome.cost is not None:
             cost = mean_over_steps(outcome.cost, lengths)
             errors = errors + self.optimisation.depth_penalty * excess(errors, cost, share)
-        # A member's gradient comes from its own summand alone, so the sum trains each as if alone.
+        # A member's gradient depends on its own summand alone.
         return errors.sum() * (share * self.scale(target))
 
     def configure_gradient_clipping(self, *_: Any, **__: Any) -> None:
@@ -179,13 +179,13 @@ class Task(pl.LightningModule):
             if self.captured is None:
                 super().optimizer_step(epoch, batch_index, optimizer, closure)
             else:
-                closure()  # calls training_step, and has no loss to go back from
+                closure()  # calls training_step; there is no loss to backpropagate
                 self.captured(self._batch)
             self.averages.update(self.ensemble.stacked)
 
     @contextmanager
     def _stopped_held(self) -> Iterator[None]:
-        """Members that have stopped keep their values and averages, which weight decay would still change."""
+        """Members that have stopped keep their values and averages, which weight decay would change."""
         stopped = self.stopped >= 0
         if not stopped.any():
             yield
@@ -215,8 +215,8 @@ class Task(pl.LightningModule):
         max_depth: int | None = None,
         calibrating: bool = False,
     ) -> Tensor:
-        """Sums over a batch that all members see, (4, M): of the metric, its summands, the depth, time steps; when
-        `calibrating`, followed by the calibration's."""
+        """Sums over a batch that all members read, (4, M): of the metric, its summands, the depth, the time steps;
+        and when `calibrating` those of the calibration."""
         x, target, lengths = Split(x, target, lengths).map(
             lambda each: each.expand(self.ensemble.size, *each.shape)
         )
@@ -257,8 +257,8 @@ class Task(pl.LightningModule):
         self._end_epoch(self.sign * metric, calibration, if_better=True)
 
     def _end_epoch(self, score: Tensor, calibration: Sequence[Tensor] = (), *, if_better: bool) -> None:
-        """With the averaged weights in place of the trained ones: keeps this epoch, then swaps them back. Members
-        none of whose steps in this epoch could be taken, or whose weights are not finite, stop here."""
+        """Keeps the averaged weights, which are in use, if they are best, and swaps them back. Members stop if all
+        their steps in this epoch were skipped or their weights are not finite."""
         score = score.masked_fill((self.stopped >= 0).to(score.device), torch.nan)
         self.best.take(score, self.current_epoch, self.ensemble, if_better=if_better)
         if calibration:
@@ -271,7 +271,7 @@ class Task(pl.LightningModule):
 
     @torch.no_grad()
     def on_train_batch_end(self, *_: Any) -> None:
-        """Where nothing is held out for validation, the last epoch is kept."""
+        """Without validation data the last epoch is kept."""
         if not self.trainer.is_last_batch or (self.trainer.num_val_batches and all(self.trainer.num_val_batches)):
             return
         loss = self._train_loss()
@@ -312,7 +312,7 @@ def excess(errors: Tensor, cost: Tensor, share: float) -> Tensor:
 
 
 def mean_over_steps(values: Tensor, lengths: Tensor | None) -> Tensor:
-    """Each member's mean, (M,), of `values` (M, L, B, T) over the layers and over the steps that there are."""
+    """Each member's mean, (M,), of `values` (M, L, B, T) over the layers and the time steps of each sequence."""
     if lengths is None:
         return values.flatten(1).mean(1)
     return values.flatten(1).sum(1) / (values.size(1) * lengths.sum(1))

@@ -1,4 +1,4 @@
-"""The tasks: what a loss and a metric are of."""
+"""The tasks: their losses and metrics."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .ensemble import Model
 from .task import Task
 
 TEMPERATURE_BOUNDS = (0.1, 10.0)
-"""Of a calibrated model."""
+"""Limits of the temperature of a calibrated model."""
 
 
 class Regression(Task):
@@ -36,7 +36,7 @@ class Classification(Task):
     """Cross-entropy of the class of each sequence; its metric is the accuracy.
 
     Args:
-        class_weights: what an error on each class counts for, beside 1; a training's mean of them should be 1.
+        class_weights: the weight of each class in the loss; their mean over the training data should be 1.
     """
 
     metric = "accuracy"
@@ -61,7 +61,7 @@ class Classification(Task):
             prediction.flatten(0, 1), target.flatten(), reduction="none", label_smoothing=smoothing
         ).view(target.shape)
         if self.class_weights is not None:
-            # Not divided by the weights of this batch: then the parts of a batch would not add up to it.
+            # Not divided by the sum of weights in the batch: parts of a batch would not add up to the whole.
             entropy = entropy * self.class_weights[target]
         return entropy.mean(1)
 
@@ -103,7 +103,7 @@ class LanguageModelling(Task):
         super().configure_gradient_clipping()
 
     def calibration_sums(self, prediction: Tensor, target: Tensor) -> list[Tensor]:
-        """The first and the second derivative of each member's loss by a factor on its logits, where that is 1."""
+        """The first and second derivative of each member's loss by a factor on its logits, at factor 1."""
         if self.temperature_at is None:
             return []
         chances = prediction.softmax(-1)  # (M, B, T, V)
@@ -114,14 +114,14 @@ class LanguageModelling(Task):
 
     def calibrate(self, sums: Tensor) -> None:
         """The temperatures of the next epoch, by a step of Newton's method from those of this one: the loss is
-        convex by a factor on the logits. So each epoch is validated, and kept, with what the one before found."""
+        convex in a factor on the logits. Each epoch is validated with the temperatures from the one before."""
         assert self.temperature_at is not None
         slope, bend = sums
         factor = 1 - slope / bend
-        sound = factor.isfinite() & (bend > 0)  # else there is nothing to go by
-        factor = torch.where(sound, factor.clamp(0.8, 1.25), 1.0)  # far off a parabola says little
+        sound = factor.isfinite() & (bend > 0)  # else the step is undefined
+        factor = torch.where(sound, factor.clamp(0.8, 1.25), 1.0)  # Newton's step is inaccurate far away
         found = (self.ensemble.stacked[self.temperature_at] / factor).clamp(*TEMPERATURE_BOUNDS)
-        # A running average of temperatures would be behind: trained and averaged values have the same.
+        # Not averaged: an average would lag behind.
         for values in (self.ensemble.stacked, self.averages.values):
             if len(values):
                 values[self.temperature_at].copy_(found)
@@ -132,7 +132,7 @@ class LanguageModelling(Task):
             self.epoch_metrics["temperature"] = self.ensemble.stacked[self.temperature_at].detach().clone()
 
     def _entropies(self, prediction: Tensor, target: Tensor) -> Tensor:
-        if prediction.shape == target.shape:  # of what came alone
+        if prediction.shape == target.shape:  # log-probabilities of the targets only
             return -prediction.flatten(1)
         entropies = cross_entropies(prediction.flatten(0, -2), target.flatten())
         return entropies.view(target.size(0), -1)  # (M, B · T)

@@ -104,13 +104,13 @@ def _train(
     if isinstance(recipe.data, LanguageData):
         recipe.data.check_trained_on(run.path)
         vocabulary = run.path / "vocabulary.json"
-        if first_process() and not vocabulary.exists():  # now, since the text may change meanwhile
+        if first_process() and not vocabulary.exists():  # now: the text may change during training
             recipe.data.vocabulary().save(vocabulary)
     task = make_task(recipe)
     if recipe.init is not None and not run.checkpoint.exists():
         start_from(task, recipe)
     if recipe.hardware.precision == "64-true":
-        task.double()  # now, since Lightning does it after it has read a state, which would then be rounded
+        task.double()  # now: Lightning would do it after loading the state, which would be rounded
     history = History(run.metrics, recipe.seeds)
     saving = Saving(run.checkpoint, seconds=save_seconds, on_save=lambda task: export(task, recipe, run.path))
     with quiet(), seeded(recipe.seeds[0]):
@@ -119,11 +119,11 @@ def _train(
         )
         checkpoint = run.checkpoint if run.checkpoint.exists() else None
         interruptible(trainer, task, Data(recipe, splits), checkpoint)
-        # A run may have been killed between its last epoch and this line, or come here after it.
+        # Also where an earlier process was killed after the last epoch.
         if trainer.is_global_zero:
             export(task, recipe, run.path)
             history.write()
-    task.to(trainer.strategy.root_device)  # Lightning has taken it from there
+    task.to(trainer.strategy.root_device)  # Lightning has moved it to the CPU
     with precision(recipe, trainer.strategy.root_device):
         result = summary(task, recipe, splits, saving.elapsed)
     result["gpu_hours"] = round(saving.gpu_seconds / 3600, 4)
@@ -137,27 +137,27 @@ def start_from(task: Task, recipe: Recipe) -> None:
     own = task.ensemble.values()
     values = _initial_values(recipe, own)
     if fresh := sorted(set(own) - set(values)):
-        warnings.warn(f"{', '.join(fresh)} do not fit those of {recipe.init} and start afresh", stacklevel=2)
+        warnings.warn(
+            f"{', '.join(fresh)} do not fit those of {recipe.init} and are initialised afresh", stacklevel=2
+        )
     task.start_from({**own, **values})
 
 
 def _initial_values(recipe: Recipe, own: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """The weights of the run `recipe.init` that fit the stacked values `own`, (M, …) each. Of the recurrent layers
-    all must; a head of another size or for other classes is left out. Words are found by name: those that the
-    run did not know keep their initial values."""
+    """The weights of the run `recipe.init` that fit the stacked values `own`, (M, …) each. All of the
+    recurrent layers must fit; a head of another size or for other classes is left out. Words are matched by name:
+    those that the run does not have keep their initial values."""
     assert recipe.init is not None
     folder = Path(recipe.init)
     about, values = read_about(folder), read_values(folder / "best.safetensors")
     if any(len(value) != len(about["seeds"]) for value in values.values()):
-        raise RunError(f"{folder / 'best.safetensors'} does not fit the model it lies beside")
+        raise RunError(f"{folder / 'best.safetensors'} does not fit the model.json in the same folder")
     members = _members_of(about, recipe.seeds, folder)
     values = _by_words(recipe, folder, own, {name: value[members] for name, value in values.items()})
     fits = {name for name in own if name in values and own[name].shape[1:] == values[name].shape[1:]}
     if wrong := [name for name in sorted({*own, *values} - fits) if name.startswith("body.")]:
         few = ", ".join(wrong[:3]) + (f" and {len(wrong) - 3} more" if len(wrong) > 3 else "")
-        raise RunError(
-            f"the recurrent layers of {folder} are of another form (kind, size or depth): {few} do not fit"
-        )
+        raise RunError(f"the recurrent layers of {folder} differ in kind, size or depth: {few} do not fit")
     classes = list(getattr(recipe.data, "classes", ()))
     if about.get("task") != recipe.data.task or about.get("classes", classes) != classes:
         fits = {name for name in fits if not name.startswith("head.")}
@@ -165,17 +165,17 @@ def _initial_values(recipe: Recipe, own: Mapping[str, torch.Tensor]) -> dict[str
 
 
 def _members_of(about: dict[str, Any], seeds: Sequence[int], folder: Path) -> list[int]:
-    """For each seed its own place in a run, or that of the best one where it has no best epoch there."""
+    """For each seed its index in a run, or that of the best seed where it has no best epoch there."""
     known = [seed for seed, score in zip(about["seeds"], about["best_score"], strict=True) if score is not None]
     if not known:
-        raise RunError(f"{folder} has no best epoch of any seed: it has diverged, or not got there")
+        raise RunError(f"{folder} has no best epoch of any seed: it diverged, or its first epoch has not ended")
     return [best_member(about, seed if seed in known else None) for seed in seeds]
 
 
 def _by_words(
     recipe: Recipe, folder: Path, own: Mapping[str, torch.Tensor], values: dict[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:
-    """The `values` of the run in `folder` with the rows of its words where the texts of `recipe` have them."""
+    """The `values` of the run in `folder`, with the rows of its words in the order of the words of `recipe`."""
     path = folder / "vocabulary.json"
     if isinstance(recipe.data, LanguageData) != path.exists():
         kinds = ("a language model", "not a language model")
@@ -197,15 +197,15 @@ def _by_words(
 
 
 def with_more_epochs(folder: str | os.PathLike[str], epochs: int) -> Recipe:
-    """The recipe of a run with more `epochs`, from here on the run's own: `train` then resumes it and ends with
-    the bits of a training of that length. Only where the learning rate does not depend on the number of epochs."""
+    """Changes the recipe of a run to more `epochs`: `train` then resumes it, and the result is bitwise that of a
+    training of that length. Only where the learning rate does not depend on the number of epochs."""
     run = RunFolder(folder)
     recipe = run.recipe()
     own = recipe.optimisation
     if epochs == own.epochs:
         return recipe
     if epochs < own.epochs:
-        raise RunError(f"{run.path} is a training of {own.epochs} epochs: it cannot be made shorter, got {epochs}")
+        raise RunError(f"{run.path} was trained for {own.epochs} epochs and cannot be made shorter, got {epochs}")
     if own.schedule == "cosine" or own.warmup:
         raise RunError(
             f"{run.path} cannot be resumed with more epochs: its learning rate (schedule {own.schedule}, warmup "
@@ -218,7 +218,9 @@ def with_more_epochs(folder: str | os.PathLike[str], epochs: int) -> Recipe:
         if run.recipe() != recipe:
             raise RunError(f"{run.path} was just changed by another process; try again")
         if not run.checkpoint.exists() and (run.result.exists() or run.metrics.exists()):
-            raise RunError(f"{run.path} cannot be resumed: its last.ckpt is missing; train anew in another folder")
+            raise RunError(
+                f"{run.path} cannot be resumed: its last.ckpt is missing; start a new training in another folder"
+            )
         check(changed)
         with quiet():
             make_trainer(changed, None, [])
@@ -227,7 +229,7 @@ def with_more_epochs(folder: str | os.PathLike[str], epochs: int) -> Recipe:
 
 
 def _once_written(run: RunFolder, changed: Recipe) -> Recipe:
-    """Other processes must not take the result of the shorter training for that of the longer one."""
+    """Waits for the first process, so that the result of the shorter training is not returned."""
     until = time.monotonic() + PATIENCE
     while run.recipe() != changed:
         if time.monotonic() > until:
@@ -237,10 +239,9 @@ def _once_written(run: RunFolder, changed: Recipe) -> Recipe:
 
 
 def interruptible(trainer: pl.Trainer, task: Task, data: Data, checkpoint: Path | None = None) -> None:
-    """Lightning ends the process at Ctrl-C, deaf to a second one; whoever called may mean this call alone.
+    """Runs `fit`, but raises KeyboardInterrupt at Ctrl-C, where Lightning would end the process.
 
-    The signals' handlers of before are put back last of all: a handler of Lightning's would keep its trainer, and
-    all its data, in memory."""
+    The earlier signal handlers are restored at the end: Lightning's would keep its trainer and data in memory."""
     main = threading.current_thread() is threading.main_thread()
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     try:
@@ -249,12 +250,12 @@ def interruptible(trainer: pl.Trainer, task: Task, data: Data, checkpoint: Path 
         raise KeyboardInterrupt from None
     finally:
         for number, handler in handlers.items():
-            if main and handler is not None:  # None: not set by Python
+            if main and handler is not None:  # None: it was not set by Python
                 signal.signal(number, handler)
 
 
 def check(recipe: Recipe) -> None:
-    """That there is such a model, and that a text is long enough for its batches."""
+    """Raises an error if the model cannot be built or a text is too short for its batches."""
     make_model(recipe)
     if isinstance(recipe.data, LanguageData):
         training_batches(recipe, recipe.data.load().train)
@@ -281,9 +282,9 @@ def make_model(recipe: Recipe) -> Model:
 
 
 def make_trainer(recipe: Recipe, folder: Path | None, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
-    """Writes its logs to `folder`, or none."""
+    """A trainer that logs to `folder`, or nowhere."""
     hardware = recipe.hardware
-    # Not Apple's GPU, which has no float64 for our sums, unless it is asked for.
+    # Apple's GPU only on request: it lacks float64, which sums need.
     usual = "gpu" if torch.cuda.is_available() else "cpu"
     try:
         return pl.Trainer(
@@ -308,14 +309,14 @@ def make_trainer(recipe: Recipe, folder: Path | None, callbacks: Sequence[pl.Cal
 
 
 def precision(recipe: Recipe, device: torch.device) -> torch.autocast:
-    """Metrics are computed with the products of the training on a GPU, and with exact ones elsewhere."""
+    """Autocast for metrics: as in training on a GPU, none elsewhere."""
     mixed = recipe.hardware.precision == "bf16-mixed" and device.type == "cuda"
     return torch.autocast(device.type, torch.bfloat16, enabled=mixed)
 
 
 def summary(task: Task, recipe: Recipe, splits: Splits, seconds: float) -> dict[str, Any]:
     best, depth = task.measure(final_parts(recipe, splits.test), task.best.values)
-    # A member that never had a metric on validation data has no best epoch, and its initial values no result.
+    # A member that never had a finite validation metric has no best epoch and no result.
     best = [value if epoch >= 0 else math.nan for value, epoch in zip(best, task.best.epoch.tolist(), strict=True)]
     last = task.last_values()
     final = best
@@ -338,7 +339,7 @@ def summary(task: Task, recipe: Recipe, splits: Splits, seconds: float) -> dict[
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Without Lightning's talk of what it found and its advice on data loaders."""
+    """Silences Lightning's messages about hardware and data loaders."""
     loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "lightning_fabric")]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
