@@ -3,8 +3,8 @@
     pip install aeon
     python benchmarks/minirocket.py [--json results/minirocket-har.json]
 
-Needs the data set (`eirehn data har`). Three seeds, minutes each on a CPU; trained on the training part, tested on the
-test part, with aeon's default settings.
+Needs the data set (`eirehn data har`). Three seeds, minutes each on a CPU; trained on the training part, tested on
+the test part, with aeon's default settings.
 """
 
 import argparse

@@ -41,10 +41,10 @@ def test_elastic_gate(tmp_path):
 @pytest.mark.slow
 @pytest.mark.skipif(not (data_dir() / "har").is_dir(), reason="UCI HAR is not here: set EIREHN_DATA_DIR")
 def test_har_depth(tmp_path):
-    done = run("har_depth.py", "--out", tmp_path / "new", "--windows", "60", "--epochs", "1")
+    done = run("har_depth.py", "--out", tmp_path / "new" / "depth.png", "--windows", "60", "--epochs", "1")
     assert done.returncode == 0, done.stderr
     assert "walking downstairs" in done.stdout
-    assert {"har-depth.png", "har-caps.png"} <= {path.name for path in (tmp_path / "new").iterdir()}
+    assert (tmp_path / "new" / "depth.png").exists()
 
 
 def test_the_readme_has_the_table_of_the_results():

@@ -34,7 +34,7 @@ VARIED = {"alpha": 0.3, "gate_bias": 0.0, "decay_bias": -1.0, "decay_scale": 3.0
 NETWORKS = {
     "elastic": LanguageNetwork("EIREHN", 10, max_depth=3, start=VARIED),
     "tall": LanguageNetwork("EIREHN", 9, 2, max_depth=3, start=VARIED),
-    "deep": LanguageNetwork("EIREHN", 10, max_depth=4, start={"alpha": 0.05, "gate_bias": 0.0}),
+    "deep": LanguageNetwork("EIREHN", 10, max_depth=4, start={"alpha": 0.05, "gate_bias": 0.0, "decay_bias": -4.0}),
     "rhn": LanguageNetwork("RHN", 8, max_depth=2),
     "lstm": LanguageNetwork("LSTM", 8),
     "letters": LanguageNetwork("EIREHN", 8, max_depth=2, start=VARIED),
@@ -80,28 +80,28 @@ def by_hand(run: Trained, max_depth: int | None = None):
 
 
 @torch.no_grad()
-def gates_by_hand(run: Trained) -> np.ndarray:
-    """How far the gates of a run's one layer are open for a token, summed over inner steps, mean over units, (N,):
-    Eq. 11 from the weights and the states the model has."""
+def depths_by_hand(run: Trained) -> np.ndarray:
+    """The depth before rounding for each token of a run's one layer, (N,): where Eq. 11 is zero in the deepest
+    unit, from the weights and the states the model has."""
     model = run.models[0]
     tokens = run.recipe.data.load().test.x.long()
     p = {name: value.double().numpy() for name, value in model.body.cells[0].named_parameters()}
     alpha, beta = np.log1p(np.exp(p["alpha_hat"])), 1 / (1 + np.exp(-p["beta_hat"]))
-    state, sums = torch.zeros(1, 1, model.network.hidden_size), []
+    state, found = torch.zeros(1, 1, model.network.hidden_size), []
+    limit = model.network.max_depth + 1
     for token in tokens[0]:
         x, h = model.embedding.weight[token].double().numpy(), state[0, 0].double().numpy()
         alpha_t = 1 / (1 + np.exp(-(p["W_ah"] @ h + p["W_ax"] @ x + p["b_a"])))
-        steps = np.arange(1, model.network.max_depth + 1)[:, None]
-        d = np.maximum(beta + np.exp(alpha) - np.exp((alpha + alpha_t) * steps), 0)
-        sums.append(d.sum(0).mean())
+        root = (np.log(beta + np.exp(alpha)) / (alpha + alpha_t)).max()
+        found.append(root if root <= limit else limit * (1 + np.log(root / limit)))
         state = model.run(token.view(1, 1), state).state
-    return np.array(sums)
+    return np.array(found)
 
 
 def test_effective_depths(runs) -> None:
     """Of each group; and of each word of a passage, where all take the same number of inner steps."""
     run = runs["deep"]
-    expected, place = gates_by_hand(run), np.arange(whole(run)) % 11 + 1
+    expected, place = depths_by_hand(run), np.arange(whole(run)) % 11 + 1
     assert expected.std() > 1e-3
     found = language.by_place(text(run)).effective
     assert found[1] == pytest.approx(expected[place == 2].mean(), rel=1e-5)

@@ -129,7 +129,7 @@ def test_initial_values() -> None:
                 assert values.std() == pytest.approx(0.04 / 3**0.5, rel=0.4), name
     cell: Any = model.body.cells[0]
     assert nn.functional.softplus(cell.alpha_hat.detach()).tolist() == pytest.approx([0.1] * 30)
-    assert int(model.run(torch.zeros(1, 3, dtype=torch.int64)).depth.min()) == 3
+    assert int(model.run(torch.zeros(1, 3, dtype=torch.int64)).depth.min()) == 2
 
 
 @pytest.mark.parametrize("tied", [True, False])

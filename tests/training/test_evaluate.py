@@ -87,7 +87,7 @@ def test_the_whole_text_is_read(language_run: Path) -> None:
 
 def test_a_trained_network_is_of_use_whenever_it_is_stopped(tmp_path: Path) -> None:
     """Beside one that was never stopped, whose first inner step alone is worth little."""
-    alone, start = {}, {"gate_bias": -2.0, "alpha": 0.05}
+    alone, start = {}, {"gate_bias": -2.0, "alpha": 0.05, "decay_bias": -4.0, "decay_scale": 0.1}
     for early in (0.0, 0.7):
         recipe = with_network(small(early=early, epochs=40, seeds=(0,)), max_depth=4, start=start)
         train(recipe, tmp_path / str(early))

@@ -35,7 +35,7 @@ def own_file(folder: Path) -> Recipe:
     return with_data(small(), FileData(path=str(ragged(folder)), validation=0.15, class_weights="balanced"))
 
 
-START = {"weight_bound": 0.5, "alpha": 0.05, "gate_bias": 0.0}
+START = {"weight_bound": 0.5, "alpha": 0.05, "gate_bias": 0.0, "decay_bias": -4.0}
 RECIPES: dict[str, Callable[[Path], Recipe]] = {
     "double precision": lambda folder: small(precision="64-true", average=0.9),
     "own file": own_file,

@@ -136,7 +136,19 @@ class Scaling:
         return ((x.double() - _double(self.mean, x)) / _double(self.scale, x)).to(like.dtype)
 
     def signals(self, x: Tensor) -> Tensor:
-        """Inputs of the model in the units of the data."""
+        """Scales inputs of the model back.
+
+        Args:
+            x: inputs of the model, `(…, X)`.
+
+        Returns:
+            Inputs in the units of the data, float64 of shape `(…, X)`.
+
+        Examples:
+            >>> from eirehn.models import Scaling
+            >>> Scaling(mean=(20.0,), scale=(5.0,)).signals(torch.tensor([[2.0]]))
+            tensor([[30.]], dtype=torch.float64)
+        """
         return x.double() * _double(self.scale, x) + _double(self.mean, x)
 
     def outputs(self, prediction: Tensor) -> Tensor:

@@ -159,7 +159,7 @@ class Reading(NamedTuple):
 
     nats: Tensor  # (N,): cross-entropy of the next token
     depth: Tensor  # (layers, N)
-    effective: Tensor | None  # (layers, N): how far gates were open, summed over inner steps, mean over units
+    effective: Tensor | None  # (layers, N): the depth before rounding
 
 
 class Text:

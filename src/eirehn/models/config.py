@@ -142,6 +142,7 @@ _OF_VERSION_01 = {
     "mixture": 1,
     "mixture_dropout": 0.0,
 }
+_START_OF_VERSION_01 = {"alpha": 0.05, "gate_bias": 0.0, "decay_bias": -4.0, "decay_scale": 0.1}
 
 
 def without_idle(kind: type[Any], content: Mapping[str, Any], older: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,5 +166,5 @@ def network_fields(kind: type[Network], content: Mapping[str, Any]) -> dict[str,
     and with the initial values that version 0.1 used with the weight update "printed", now "paper"."""
     own = without_idle(kind, content, _OF_VERSION_01)
     if own.get("weight_update") == "printed" and own.get("kind", "EIREHN") in ELASTIC:
-        own["start"] = {"alpha": 0.05, "gate_bias": 0.0, **own.get("start", {})}
+        own["start"] = {**_START_OF_VERSION_01, **own.get("start", {})}
     return own

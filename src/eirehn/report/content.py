@@ -231,7 +231,7 @@ class WordGroups:
     layers: int = 1
     """With several layers, each is counted separately."""
     effective: Sequence[float] | None = None
-    """Effective depth: how far gates were open, summed over inner steps, mean over units and words."""
+    """Effective depth: the depth before rounding, the mean over words."""
 
     @property
     def shares(self) -> Floats:
