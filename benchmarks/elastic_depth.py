@@ -12,8 +12,8 @@ Trains the recipes `classify`, `regress` and `lm` on
 
 with each depth penalty, and once at full depth: no penalty, and gates that begin wide open (`alpha=0.05`), so that
 every time step takes all inner steps. Scores are of the epoch that validation chooses. Times are of one CPU thread
-and the first seed's model, the models of a task in turns, medians: a prediction for one sequence and for 200, and
-a training step. Trainings that are in the file already are not repeated; times are measured anew.
+and the first seed's model, the models of a task in turns, medians: a prediction for 200 sequences, and a
+training step. Trainings that are in the file already are not repeated; times are measured anew.
 """
 
 from __future__ import annotations
@@ -103,28 +103,33 @@ def _calls(own: Recipe, values: dict[str, torch.Tensor]) -> dict[str, Callable[[
         model.run(x[:count])
 
     return {
-        "one": lambda: predict(1),
         "many": lambda: predict(SEQUENCES),
         "step": lambda: task.loss(batch).backward(),
     }
 
 
+def _order(item: tuple[str, Any]) -> float:
+    return -1.0 if item[0] == FULL else float(item[0])
+
+
 def table(found: dict[str, Any]) -> str:
-    columns = ["task", "depth penalty", "seeds", "validation", "test", "inner steps"]
-    columns += ["one sequence, ms", f"{SEQUENCES} sequences, ms", "training step, ms"]
+    columns = ["task, metric", "depth penalty", "seeds", "validation", "test", "inner steps"]
+    columns += [f"{SEQUENCES} sequences, ms", "training step, ms"]
     lines = [f"| {' | '.join(columns)} |", f"|{'---|' * len(columns)}"]
     for task in found["times"]:
-        for penalty, taken in found["times"][task].items():
+        for penalty, taken in sorted(found["times"][task].items(), key=_order):
             runs = [each for each in found["runs"] if (each["task"], each["penalty"]) == (task, penalty)]
             means = {
                 name: statistics.fmean(each[name] for each in runs) for name in ("validation", "test", "depth")
             }
-            shown = [f"{means[name]:.4g}" for name in ("validation", "test")]
+            scale = 1e3 if runs[0]["metric"] == "mse" else 1.0
+            shown = [f"{scale * means[name]:.4g}" for name in ("validation", "test")]
             if len(runs) > 1:
-                shown[1] += f" ± {statistics.stdev(each['test'] for each in runs):.2g}"
+                shown[1] += f" ± {scale * statistics.stdev(each['test'] for each in runs):.2g}"
             note = ", default" if penalty != FULL and float(penalty) == DEPTH_PENALTIES[task] else ""
-            cells = [task, penalty + note, str(len(runs)), *shown, f"{means['depth']:.2f}"]
-            lines.append("| " + " | ".join([*cells, *(f"{taken[name]:.3g}" for name in taken)]) + " |")
+            title = f"{task}, {runs[0]['metric']}" + (" ×10⁻³" if scale > 1 else "")
+            cells = [title, penalty + note, str(len(runs)), *shown, f"{means['depth']:.2f}"]
+            lines.append("| " + " | ".join([*cells, f"{taken['many']:.3g}", f"{taken['step']:.3g}"]) + " |")
     return "\n".join(lines)
 
 
