@@ -46,7 +46,7 @@ def train(x: Tensor, penalty: float, epochs: int, seed: int) -> Predictor:
             prediction, depth, cost = model(x[rows, :-1])
             error = nn.functional.mse_loss(prediction, x[rows, 1:])
             optimizer.zero_grad()
-            (error * (1 + penalty * cost.mean())).backward()
+            (error + penalty * error.detach() * (cost - 2).clamp(min=0).mean()).backward()
             nn.utils.clip_grad_norm_(model.parameters(), 1.0)
             optimizer.step()
             schedule.step()

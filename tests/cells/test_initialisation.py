@@ -66,7 +66,7 @@ def test_it_does_not_explode_as_its_weights_grow() -> None:
 
     def flat() -> Any:
         layer = eirehn.EIREHN(9, H, max_depth=5, weight_update="paper")
-        layer.reset_parameters(alpha=0.05, gate_bias=0.0)
+        layer.reset_parameters(alpha=0.05, gate_bias=0.0, decay_bias=-4.0, decay_scale=0.1)
         return layer
 
     for depth in (1, 5, 10):

@@ -34,7 +34,9 @@ VARIED = {"alpha": 0.3, "gate_bias": 0.0, "decay_bias": -1.0, "decay_scale": 3.0
 NETWORKS = {
     "elastic": LanguageNetwork("EIREHN", 10, max_depth=3, start=VARIED),
     "tall": LanguageNetwork("EIREHN", 9, 2, max_depth=3, start=VARIED),
-    "deep": LanguageNetwork("EIREHN", 10, max_depth=4, start={"alpha": 0.05, "gate_bias": 0.0, "decay_bias": -4.0}),
+    "deep": LanguageNetwork(
+        "EIREHN", 10, max_depth=4, start={"alpha": 0.05, "gate_bias": 0.0, "decay_bias": -4.0, "decay_scale": 0.1}
+    ),
     "rhn": LanguageNetwork("RHN", 8, max_depth=2),
     "lstm": LanguageNetwork("LSTM", 8),
     "letters": LanguageNetwork("EIREHN", 8, max_depth=2, start=VARIED),

@@ -35,7 +35,8 @@ def make(name: str, input_size: int, hidden_size: int, *, seed: int = 0, **optio
     layer = kind(input_size, hidden_size, **{"dtype": torch.float64, **defaults, **options})
     if name in ELASTIC:
         torch.manual_seed(seed)
-        layer.reset_parameters(alpha=0.05, gate_bias=0.0)  # from gates that allow all inner steps
+        start = {"alpha": 0.05, "gate_bias": 0.0, "decay_bias": -4.0, "decay_scale": 0.1}  # all inner steps
+        layer.reset_parameters(**start)
     enliven(layer)
     layer._watched = True  # such weights may be dead for a small batch; the warning has tests of its own
     return layer

@@ -30,7 +30,9 @@ def test_a_task_does_not_count_what_is_not_there() -> None:
     squares = torch.cat([(each.prediction[0] - target[row]).square() for row, each in enumerate(alone)])
     costs = torch.cat([each.cost.flatten() for each in alone if each.cost is not None])
     depths = torch.cat([each.depth.flatten() for each in alone]).double()
-    assert loss.item() == pytest.approx((squares.mean() * (1 + 0.5 * (costs.mean() - 1))).item(), rel=1e-12)
+    beyond = (costs - 2).clamp_min(0).mean()
+    assert 0 < (costs > 2).sum() < len(costs)
+    assert loss.item() == pytest.approx((squares.mean() * (1 + 0.5 * beyond)).item(), rel=1e-12)
     assert metric == pytest.approx(squares.mean().item(), rel=1e-12)
     assert depth == pytest.approx(depths.mean().item(), rel=1e-12)
 

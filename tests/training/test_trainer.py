@@ -75,7 +75,7 @@ def test_against_a_loop_of_plain_torch(options: dict[str, Any], tmp_path: Path) 
             loss = nn.functional.mse_loss(outcome.prediction, target)
             seen += [loss.item()] * len(rows)
             penalty = options.get("depth_penalty", 0.0) * loss.detach()
-            (loss + penalty * (outcome.cost.mean() - 1).clamp_min(0)).backward()
+            (loss + penalty * (outcome.cost - 2).clamp_min(0).mean()).backward()
             if options:
                 nn.utils.clip_grad_norm_(model.parameters(), 0.05)
                 progress = (step - 5) / 15  # 20 steps, the first quarter of them to warm up

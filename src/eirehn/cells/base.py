@@ -196,15 +196,15 @@ class RecurrentCell(nn.Module):
             h,
             max_depth=most,
             constants=self.constants(),
-            with_cost=return_cost,
+            with_cost=return_cost and self.depth_cost is None,
         )
         batched = input.dim() == 2
         state, depth = (step.state, step.depth) if batched else (step.state[0], step.depth[0])
         results: list[Tensor] = [state]
         if return_depth:
             results.append(depth)
-        if step.cost is not None:
-            cost = self.depth_cost(x, h, most) if self.depth_cost is not None else step.cost
+        cost = self.depth_cost(x, h, most) if return_cost and self.depth_cost is not None else step.cost
+        if cost is not None:
             results.append(cost if batched else cost[0])
         return results[0] if len(results) == 1 else tuple(results)
 

@@ -74,17 +74,18 @@ def depth_bound(alpha: Tensor, beta: Tensor) -> Tensor:
     return torch.floor(1.0 + torch.log1p(beta * torch.exp(-alpha)) / alpha)
 
 
-def depth_cost(alpha: Tensor, beta: Tensor, alpha_t: Tensor, max_depth: int) -> Tensor:
-    """The depth before rounding, `max log(β + e^α) / (α + α_t)` over the units, (…,) for `alpha_t` (…, H).
-
-    Some gate is open at each inner step r below it: the depth is `⌈cost⌉ − 1`, of which this is a differentiable
-    form. Where `max_depth` cuts a time step short it grows with its logarithm, so that gradients stay modest.
-    """
+def gate_root(alpha: Tensor, beta: Tensor, alpha_t: Tensor) -> Tensor:
+    """`log(β + e^α) / (α + α_t)`: the gate is open at the inner steps r below it."""
     alpha, beta, alpha_t = map(at_least_float32, (alpha, beta, alpha_t))
-    closes = (alpha + torch.log1p(beta * torch.exp(-alpha))) / (alpha + alpha_t).clamp(min=1e-6)  # (…, H)
-    deepest = closes.amax(-1)
+    alpha = alpha.clamp(max=ALPHA_LIMIT[alpha.dtype])
+    return (alpha + torch.log1p(beta * torch.exp(-alpha))) / (alpha + alpha_t).clamp(min=1e-6)
+
+
+def depth_cost(root: Tensor, max_depth: int) -> Tensor:
+    """The depth before rounding, from the largest `gate_root` of all units: the depth is `⌈cost⌉ − 1`. Where
+    `max_depth` cuts a time step short it grows with the logarithm of the root, so that gradients stay modest."""
     limit = max_depth + 1
-    return deepest.clamp(max=limit) + limit * torch.log(deepest.clamp(min=limit) / limit)
+    return root.clamp(max=limit) + limit * torch.log1p(F.relu(root - limit) / limit)
 
 
 def inverse_softplus(alpha: float) -> float:

@@ -8,8 +8,18 @@ import torch
 from torch import Tensor, nn
 
 from .._internal.checks import finite, floating, positive_int
-from .base import Constants, RecurrentCell, Step, default_bound, fill_uniform, masked, product, residual_and_gate
-from .gate import ElasticSteps, depth_bound, depth_cost, elastic_gate, global_decay, inverse_softplus
+from .base import (
+    Constants,
+    RecurrentCell,
+    Step,
+    at_least_float32,
+    default_bound,
+    fill_uniform,
+    masked,
+    product,
+    residual_and_gate,
+)
+from .gate import ElasticSteps, depth_bound, depth_cost, elastic_gate, gate_root, global_decay, inverse_softplus
 
 
 class SREHNCell(RecurrentCell):
@@ -147,8 +157,13 @@ class SREHNCell(RecurrentCell):
 
     def depth_cost(self, x: Tensor, h: Tensor, max_depth: int) -> Tensor:
         """The depth before rounding at inputs `x` (…, X) and states `h` (…, H) before the time step, (…,)."""
-        alpha_t = torch.sigmoid(product(h, self.W_ah) + product(x, self.W_ax, self.b_a))
-        return depth_cost(*global_decay(self.alpha_hat, self.beta_hat), alpha_t, max_depth)
+        alpha, beta = global_decay(self.alpha_hat, self.beta_hat)
+        with torch.no_grad():
+            alpha_t = torch.sigmoid(product(h, self.W_ah) + product(x, self.W_ax, self.b_a))  # (…, H)
+            unit = gate_root(alpha, beta, alpha_t).argmax(-1)  # the deepest one, which alone has a gradient
+        inputs = ((h, self.W_ah), (x, self.W_ax))
+        own = sum(((at_least_float32(each) * weight[unit]).sum(-1) for each, weight in inputs), self.b_a[unit])
+        return depth_cost(gate_root(alpha[unit], beta[unit], torch.sigmoid(own)), max_depth)
 
     def constants(self) -> Constants:
         return Constants(*global_decay(self.alpha_hat, self.beta_hat))

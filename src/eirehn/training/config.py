@@ -66,8 +66,8 @@ class Optimisation:
     """The largest norm of the gradient of a seed; larger ones are scaled down to it."""
     depth_penalty: float = 0.0
     """Cost of an inner step beyond the first, as a share of the loss: the larger, the fewer inner steps. The mean
-    cost of depth (`return_cost` of a layer), less one, times this share of the current loss is added to the
-    loss."""
+    of `max(cost - 2, 0)` over the time steps (`return_cost` of a layer), times this share of the current loss, is
+    added to the loss."""
     early: float = 0.0
     """Share of the training steps that stop the network after fewer inner steps than max_depth (r times as often
     after r of them as after one), so that it can be evaluated with a smaller max_depth."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
+import torch.nn.functional as F
 from torch import Tensor, distributed
 from torch.optim.lr_scheduler import LambdaLR
 from torch.utils._pytree import tree_map_only
@@ -165,8 +166,8 @@ class Task(pl.LightningModule):
         with torch.no_grad():
             self.sums += torch.stack([errors.double() * rows, torch.full_like(self.sums[1], rows)])
         if outcome.cost is not None:
-            cost = mean_over_steps(outcome.cost, lengths)
-            errors = errors + self.optimisation.depth_penalty * excess(errors, cost, share)
+            beyond = mean_over_steps(F.relu(outcome.cost - 2), lengths)  # a cost of 2 is the most of one inner step
+            errors = errors + self.optimisation.depth_penalty * over_processes(errors, share) * beyond
         # A member's gradient depends on its own summand alone.
         return errors.sum() * (share * self.scale(target))
 
@@ -301,14 +302,13 @@ class Task(pl.LightningModule):
         return self.ensemble.values()
 
 
-def excess(errors: Tensor, cost: Tensor, share: float) -> Tensor:
-    """What each member's depth costs beyond one, times its current loss: a share of the loss, whatever its scale.
-    Not below one, since gates that have closed altogether have no gradient."""
-    of_batch = torch.stack([errors, cost]).detach()
-    if distributed.is_available() and distributed.is_initialized():  # of the batch of all processes
-        of_batch = of_batch * (share / distributed.get_world_size())
-        distributed.all_reduce(of_batch)
-    return of_batch[0] * (of_batch[1] > 1) * (cost - 1)
+def over_processes(errors: Tensor, share: float) -> Tensor:
+    """Each member's current loss on the batch of all processes, (M,), without a gradient."""
+    errors = errors.detach()
+    if distributed.is_available() and distributed.is_initialized():
+        errors = errors * (share / distributed.get_world_size())
+        distributed.all_reduce(errors)
+    return errors
 
 
 def mean_over_steps(values: Tensor, lengths: Tensor | None) -> Tensor:
