@@ -14,8 +14,11 @@ def report(given: list[str]) -> None:
     """Writes a report of trained runs as one self-contained HTML file."""
     parser = make_parser(report)
     parser.add_argument("runs", type=Path, nargs="+", help="folders of runs")
-    parser.add_argument("--out", type=Path, default=Path("report.html"), help="HTML file to write")
+    parser.add_argument(
+        "--out", type=Path | None, help="HTML file to write; default report.html in the folder of the first run"
+    )
     asked = parse(parser, given)
+    out = asked.out or asked.runs[0] / "report.html"
     check_can_be_written("--out", asked.out)
     check_apart("--out", asked.out, *asked.runs)
     need("jinja2", "matplotlib")
@@ -24,4 +27,4 @@ def report(given: list[str]) -> None:
     def tell(line: str) -> None:
         print(f"eirehn: {line} …", file=sys.stderr)
 
-    print(f"report: {report_on(asked.runs, asked.out, command=as_command(['report', *given]), tell=tell)}")
+    print(f"report: {report_on(asked.runs, out, command=as_command(['report', *given]), tell=tell)}")

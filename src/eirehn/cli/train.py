@@ -14,7 +14,9 @@ from .parser import hyphenated, make_parser, parse, underscored
 from .train_help import EXAMPLES, USAGE, short_help
 
 if TYPE_CHECKING:
+    from ..training.callbacks import Event
     from ..training.config import Recipe
+    from ..training.display import Display
 
 SHORT = {
     "--lr": "--optimisation.learning_rate",
@@ -49,6 +51,8 @@ def train(given: list[str]) -> int:
     first = {flag: values[0] for flag, values in flags.items() if values}
     text = first.get("--data.kind") == "text" and "--config" not in first
     name = first.get("--recipe", "lm" if text else None)  # texts have a recipe of their own
+    if name is None and "--help" in flags and "--config" not in first:
+        name = "classify"
     start = Recipe() if name is None else find(name)
     kind = _data_field("kind", first) or start.data.kind
     task = _task(first, kind, start)
@@ -85,7 +89,8 @@ def _flags(given: Sequence[str]) -> dict[str, list[str]]:
             flag, equals, value = word.partition("=")
             values = flags[flag if flag == "--data" else SHORT.get(flag, flag)] = [value] if equals else []
         elif not flags:
-            raise UsageError(f"unexpected {word!r}; did you mean --recipe {word}? (eirehn train --help)")
+            meant = f"--recipe classify --data {word}" if Path(word).suffix else f"--recipe {word}"
+            raise UsageError(f"unexpected {word!r}; did you mean {meant}? (eirehn train --help)")
         else:
             values.append(word)
     file = "".join(flags.get("--data", [])[:1])
@@ -136,11 +141,22 @@ def _announce_reading(recipe: Recipe) -> None:
 
 
 def _train(recipe: Recipe, folder: Path) -> int:
+    from ..data.table import FileData
     from ..training.callbacks import stopped_seeds
     from ..training.run import first_process
     from ..training.trainer import train as carry_out
 
-    result = displayed(lambda display: carry_out(recipe, folder, tell=display))
+    def work(display: Display) -> dict[str, Any]:
+        heads = [recipe.data.summary] if isinstance(recipe.data, FileData) else []
+
+        def tell(event: Event) -> None:
+            while heads:  # once, after all checks
+                display.print(heads.pop()())
+            display(event)
+
+        return carry_out(recipe, folder, tell=tell)
+
+    result = displayed(work)
     if first_process():
         _print_result(recipe.seeds, result)
         print(f"run: {folder}")
@@ -187,9 +203,11 @@ def _check_flags(flags: Mapping[str, Sequence[str]], kind: str, task: str) -> No
         kinds = [name for name, cls in DATA.items() if flag in {f"--data.{each.name}" for each in fields(cls)}]
         if kinds and kind not in kinds:
             shown = hyphenated({full: short for short, full in SHORT.items()}.get(flag, flag))
+            if kinds == ["files"]:
+                raise UsageError(f"{shown} is for data of your own: give --recipe classify or --recipe regress")
             raise UsageError(
-                f"{shown} is for data of kind {' or '.join(kinds)}, and these are of kind {kind}; for your own "
-                "file give --recipe classify or regress, for texts --text TRAIN VALIDATION TEST"
+                f"{shown} is for data of kind {' or '.join(kinds)}, and the recipe's are of kind {kind}; for texts "
+                "give --text TRAIN VALIDATION TEST"
             )
 
 

@@ -155,6 +155,27 @@ class FileData:
         """The indices, from 0, of the sequences in each part."""
         return self._content().division
 
+    def summary(self) -> str:
+        """The file in one line: sequences, their lengths, signals, target and parts.
+
+        Examples:
+            >>> from eirehn.data import FileData
+            >>> np.savez("gait.npz", X=np.random.randn(40, 12, 1), y=np.arange(40) % 2)
+            >>> FileData("gait.npz", test=0.25).summary()
+            'gait.npz: 40 sequences of 12 time steps, signals: channel 1; 2 classes; 30 for training, 10 for test'
+        """
+        parts, signals = self.load(), self.signals
+        there = [part for part in parts if len(part.x)]
+        lengths = [each for part in there for each in (part.x.shape[1:2] if part.lengths is None else part.lengths)]
+        low, high = int(min(lengths)), int(max(lengths))
+        steps = str(low) if low == high else f"{low} to {high}"
+        shown = ", ".join(map(str, signals[:6])) + (", …" if len(signals) > 6 else "")
+        target = f"{len(self.classes)} classes" if self.task == "classification" else f"target {self.target}"
+        sizes = {"training": len(parts.train.x), "validation": len(parts.validation.x), "test": len(parts.test.x)}
+        used = ", ".join(f"{size} for {name}" for name, size in sizes.items() if size)
+        content = f"{sum(sizes.values())} sequences of {steps} time steps, signals: {shown}; {target}; {used}"
+        return f"{Path(self.path).name}: {content}"
+
     def load(self) -> Splits:
         """Returns training, validation and test data.
 
