@@ -160,9 +160,9 @@ class FileData:
 
         Examples:
             >>> from eirehn.data import FileData
-            >>> np.savez("gait.npz", X=np.random.randn(40, 12, 1), y=np.arange(40) % 2)
-            >>> FileData("gait.npz", test=0.25).summary()
-            'gait.npz: 40 sequences of 12 time steps, signals: channel 1; 2 classes; 30 for training, 10 for test'
+            >>> np.savez("my.npz", X=np.random.randn(40, 12, 2), y=np.arange(40) % 2)
+            >>> print(FileData("my.npz", test=0.25).summary().partition(";")[0])
+            my.npz: 40 sequences of 12 time steps, signals: channel 1, channel 2
         """
         parts, signals = self.load(), self.signals
         there = [part for part in parts if len(part.x)]
