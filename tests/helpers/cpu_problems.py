@@ -33,6 +33,9 @@ def make_cell(system: str, X: int, H: int, depth: int, gates: str, seed: int) ->
     else:
         cell = EIREHNCell(X, H, max_depth=depth, weight_update=system, dtype=torch.float64)
     with torch.no_grad():
+        if gates in ("open", "shut"):  # whatever the input
+            cell.W_ah.mul_(0.1)
+            cell.W_ax.mul_(0.1)
         if gates == "open":  # at every depth up to 10
             cell.alpha_hat.fill_(-7.0)
             cell.b_a.fill_(-6.0)
