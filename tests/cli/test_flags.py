@@ -60,6 +60,7 @@ def test_hyphens_and_underscores_are_the_same(recipe_of) -> None:
         "evaluate nowhere --max-depth 3",
         "generate nowhere --top-p 0.5 --show-depth --max-depth 2",
         "score nowhere none.txt --max-depth 2",
+        "predict nowhere none.csv --max-depth 2 --depths",
         "compare none.csv --tuning-epochs 2 --data.class-weights none",
     ],
 )
@@ -179,6 +180,7 @@ MEANT = {
     "evaluate a --maxdepth 1": "unknown flag --maxdepth; did you mean --max-depth? (eirehn evaluate --help)",
     "report a --output b": "did you mean --out?",
     "generate a --token 5": "did you mean --tokens?",
+    "predict a b --depth": "did you mean --depths?",
     "score a b --max_dept 5": "unknown flag --max-dept; did you mean --max-depth?",
     "compare synthetic --trial 5": "did you mean --trials?",
     "compare a.csv --data.targt 5": "did you mean --data.target?",
@@ -206,6 +208,7 @@ def wrong_lines() -> list[str]:
         "train --resume nowhere": "epochs lr",
         "evaluate nowhere": "split batch which max-depth device together results",
         "generate nowhere": "prompt tokens temperature top-p seed show-depth which max-depth device",
+        "predict nowhere none.csv": "out depths top which max-depth device",
         "score nowhere none.txt": "out apart encoding which max-depth device",
         "report nowhere": "out",
         "compare none.csv": "layers parameters trials tuning-epochs seeds quick jobs data.values data.test",

@@ -154,6 +154,17 @@ def test_a_traced_layer_runs_to_its_depth(name):
     torch.testing.assert_close(traced(other, h0)[0], layer(other, h0)[0], rtol=0, atol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
+@pytest.mark.parametrize("name", ["EIREHN", "RHN", "EIREHNCell"])
+def test_torchscript_is_refused_in_one_sentence(name):
+    layer = getattr(eirehn, name)(2, 3)
+    with pytest.raises(TypeError, match=f"^{name} does not support torch.jit.script: use torch.export.export$"):
+        torch.jit.script(torch.nn.Sequential(layer))
+    if not name.endswith("Cell"):
+        with eirehn.use_backend("auto"), pytest.raises(RuntimeError, match=r"use torch\.export\.export$"):
+            torch.jit.trace(layer, (torch.randn(3, 2, 2),))
+
+
 def test_nothing_but_parameters_is_stored():
     layer = eirehn.EIREHN(2, 3, num_layers=2)
     assert set(layer.state_dict()) == {key for key, _ in layer.named_parameters()}

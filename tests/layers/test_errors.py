@@ -12,6 +12,7 @@ import eirehn
 
 LAYERS = [eirehn.EIREHN, eirehn.SREHN, eirehn.SRHN, eirehn.RHN, eirehn.ACT]
 BASELINES = [eirehn.RNN, eirehn.GRU, eirehn.LSTM]
+FIXED = [eirehn.RHN, eirehn.SRHN, eirehn.RHNCell, eirehn.SRHNCell]
 CELLS = [eirehn.EIREHNCell, eirehn.SREHNCell, eirehn.SRHNCell, eirehn.RHNCell, eirehn.ACTCell]
 
 
@@ -38,9 +39,25 @@ def test_sizes(kind, sizes, error, message):
     ("value", "error"), [(0, ValueError), (-3, ValueError), (2.5, TypeError), (None, TypeError)]
 )
 def test_depths(kind, value, error):
-    name = "depth" if kind in (eirehn.RHN, eirehn.SRHN, eirehn.RHNCell, eirehn.SRHNCell) else "max_depth"
-    with pytest.raises(error, match=f"{name} "):
-        kind(2, 3, **{name: value})
+    if value is None and kind in FIXED:
+        return  # the default
+    for name in ("depth", "max_depth") if kind in FIXED else ("max_depth",):
+        with pytest.raises(error, match=f"^{name} "):
+            kind(2, 3, **{name: value})
+
+
+@pytest.mark.parametrize("kind", FIXED)
+def test_two_names_for_a_fixed_depth(kind):
+    torch.manual_seed(0)
+    named = kind(2, 3, max_depth=2)
+    torch.manual_seed(0)
+    other = kind(2, 3, depth=2)
+    assert (named.depth, named.max_depth, kind(2, 3).max_depth) == (2, 2, 5)
+    x = torch.randn(4, 2)
+    for one, two in zip(named(x, return_depth=True), other(x, return_depth=True), strict=True):
+        torch.testing.assert_close(one, two, rtol=0, atol=0)
+    with pytest.raises(TypeError, match=r"RHNCell: max_depth is another name for depth; give one of them"):
+        kind(2, 3, depth=2, max_depth=2)
 
 
 @pytest.mark.parametrize(

@@ -279,7 +279,7 @@ def test_predictions_come_in_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     x = sequences()
     model = ElasticClassifier(**QUICK).fit(x, signs(x))
     whole = model.predict_proba(x)
-    monkeypatch.setattr(eirehn.sklearn.base, "AT_ONCE", 7)
+    monkeypatch.setattr(eirehn.models.inputs, "AT_ONCE", 7)
     np.testing.assert_allclose(model.predict_proba(x), whole, rtol=1e-5, atol=1e-6)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
 
 import torch
 import torch.nn.functional as F
@@ -93,6 +93,9 @@ class RecurrentCell(nn.Module):
     def initial_state(self, batch: int) -> Tensor:
         weight = self.weight()
         return torch.zeros(batch, self.state_size, dtype=weight.dtype, device=weight.device)
+
+    def __prepare_scriptable__(self) -> NoReturn:  # torch.jit.script calls it first
+        no_script(self)
 
     @overload
     def forward(
@@ -210,6 +213,10 @@ class RecurrentCell(nn.Module):
 
     if TYPE_CHECKING:  # a call has the types of `forward`
         __call__ = forward
+
+
+def no_script(module: nn.Module) -> NoReturn:
+    raise TypeError(f"{type(module).__name__} does not support torch.jit.script: use torch.export.export")
 
 
 def product(x: Tensor, weight: Tensor, bias: Tensor | None = None, *, keep_half: bool = False) -> Tensor:

@@ -21,6 +21,17 @@ from .base import (
     residual_and_gate,
 )
 
+DEPTH = 5
+
+
+def _inner_steps(name: str, depth: int | None, max_depth: int | None) -> int:
+    """The number of inner steps, given under one of two names."""
+    if max_depth is None:
+        return DEPTH if depth is None else positive_int("depth", depth)
+    if depth is not None:
+        raise TypeError(f"{name}: max_depth is another name for depth; give one of them, not both")
+    return positive_int("max_depth", max_depth)
+
 
 class RHNCell(RecurrentCell):
     """Recurrent highway network (Zilly et al. 2016), with the interface of `nn.GRUCell`.
@@ -34,6 +45,7 @@ class RHNCell(RecurrentCell):
         input_size: features of the input.
         hidden_size: units.
         depth: inner steps of each time step. Default: 5.
+        max_depth: another name for `depth`, as the other cells call it; give one of them.
         device: device of the parameters. Default: torch's default.
         dtype: floating point type of the parameters. Default: torch's default.
 
@@ -54,12 +66,13 @@ class RHNCell(RecurrentCell):
         input_size: int,
         hidden_size: int,
         *,
-        depth: int = 5,
+        depth: int | None = None,
+        max_depth: int | None = None,
         device: Any = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(input_size, hidden_size)
-        self.depth = positive_int("depth", depth)
+        self.depth = self.max_depth = _inner_steps(type(self).__name__, depth, max_depth)
         factory: dict[str, Any] = {"device": device, "dtype": floating(dtype)}
         sets = self._weight_sets()
         self.W_h = nn.Parameter(torch.empty(*sets, 2 * hidden_size, hidden_size, **factory))
@@ -137,6 +150,7 @@ class SRHNCell(RHNCell):
         input_size: features of the input.
         hidden_size: units.
         depth: inner steps of each time step. Default: 5.
+        max_depth: another name for `depth`, as the other cells call it; give one of them.
         device: device of the parameters. Default: torch's default.
         dtype: floating point type of the parameters. Default: torch's default.
 

@@ -18,7 +18,18 @@ from .._internal.extras import missing
 from .._internal.files import RunError
 from .common import UsageError, as_command, one_line
 
-COMMANDS = ("reproduce", "compare", "train", "evaluate", "generate", "score", "report", "recipes", "data")
+COMMANDS = (
+    "reproduce",
+    "compare",
+    "train",
+    "evaluate",
+    "predict",
+    "generate",
+    "score",
+    "report",
+    "recipes",
+    "data",
+)
 SAVING = ("reproduce", "compare", "train")
 """Commands that save their state, and resume from it."""
 STOPPED = 130
@@ -30,6 +41,7 @@ Recurrent networks with elastic depth.
   compare DATA     compare layers on a task of the paper or on your own file
   train            train one model, by a recipe of the package or your own
   evaluate RUN     print the metrics of a trained model
+  predict RUN FILE predict classes, numbers or next words for a new file
   generate RUN     write text with a trained language model
   score RUN TEXT   measure how well a language model predicts your text
   report RUN …     write an HTML report of trained runs

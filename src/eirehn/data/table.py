@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -39,6 +40,7 @@ class Content(NamedTuple):
     weights: tuple[float, ...] | None
     division: Division
     signals: tuple[str, ...]
+    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -141,6 +143,11 @@ class FileData:
         return self._content().signals
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that the inputs are read from; empty for an npz file."""
+        return self._content().columns
+
+    @property
     def scaling(self) -> Scaling:
         """Converts the units of the file to those trained in."""
         return self._content().scaling
@@ -199,16 +206,36 @@ class FileData:
     def _path(self) -> Path:
         if not self.path:
             raise ValueError("data.path must name an npz, CSV or Parquet file (eirehn train --data FILE)")
-        path = Path(self.path).expanduser()
-        if path.suffix.lower() not in LAYOUTS:
-            raise ValueError(f"path must end in {', '.join(LAYOUTS)}, got {path.name!r}")
-        if not path.is_file():
-            raise RunError(f"there is no file {path}")
-        return path
+        return _file("path", Path(self.path).expanduser())
 
     def _content(self) -> Content:
         path = self._path()
         return _content(self, path, file_state(path))
+
+
+def _file(name: str, path: Path) -> Path:
+    """The path of a file that exists and has one of the layouts."""
+    if path.suffix.lower() not in LAYOUTS:
+        raise ValueError(f"{name} must end in {', '.join(LAYOUTS)}, got {path.name!r}")
+    if not path.is_file():
+        raise RunError(f"there is no file {path}")
+    return path
+
+
+def new_sequences(path: Path, data: FileData, trained: Sequence[str] = ()) -> Cases:
+    """The sequences of another file, to predict for: read as `data` says, without targets.
+
+    Args:
+        path: an npz, CSV or Parquet file.
+        data: the data of the training.
+        trained: the columns of its signals, `data.columns`, if they are known.
+    """
+    suffix = _file("the file of the sequences", path).suffix.lower()
+    if suffix != ".npz":
+        return read_columns(path, data, trained)
+    if Path(data.path).suffix.lower() != ".npz":  # the roles of columns have no meaning here
+        data = replace(data, sequence=None, time=None, values=())
+    return read_npz(path, data, labelled=False)
 
 
 @functools.lru_cache(maxsize=2)
@@ -223,7 +250,7 @@ def _content(data: FileData, path: Path, stamp: tuple[int, int]) -> Content:
     division = divide(data, len(cases.x), codes, cases.group, cases.part)
     if codes is not None and (unseen := sorted(set(range(len(classes))) - set(codes[division.train].tolist()))):
         raise RunError(f"{path}: class {classes[unseen[0]]!r} has no training sequence")
-    target: npt.NDArray[Any] = cases.target if codes is None else codes
+    target: Any = cases.target if codes is None else codes
     ragged = any(len(each) != len(cases.x[0]) for each in cases.x)
     names = "the file", "the target"
     splits, scaling = standardised(cases.x, target, division, data.standardise, ragged=ragged, names=names)
@@ -231,12 +258,13 @@ def _content(data: FileData, path: Path, stamp: tuple[int, int]) -> Content:
     if data.class_weights == "balanced":
         counts = np.bincount(np.asarray(codes)[division.train], minlength=len(classes))
         weights = tuple((counts.sum() / (len(classes) * counts)).tolist())
-    return Content(Splits(*splits), scaling, classes, weights, division, cases.signals)
+    return Content(Splits(*splits), scaling, classes, weights, division, cases.signals, cases.columns)
 
 
 def _classes(path: Path, cases: Cases) -> tuple[tuple[int | str, ...], Indices]:
     """The classes in order, and the class of each sequence. They are ordered as numbers if all can be read as such,
     and are numbers if all are written as such: 007 and 1_0 are names, not 7 and 10."""
+    assert cases.target is not None
     texts, codes = np.unique(cases.target, return_inverse=True)
     names: list[int | str] = texts.tolist()
     order, numbers = np.arange(len(names)), []

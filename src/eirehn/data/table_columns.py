@@ -37,10 +37,12 @@ class Cases(NamedTuple):
     """The sequences of a file."""
 
     x: list[Floats]  # N of (T, X), with different T
-    target: Texts | Floats  # (N,): classes by their names; (N, O): numbers
+    target: Texts | Floats | None  # (N,): classes by their names; (N, O): numbers; None in a file to predict for
     group: Texts | None  # (N,)
     part: Texts | None  # (N,): of PARTS
     signals: tuple[str, ...]  # the name of each of the X
+    columns: tuple[str, ...] = ()  # that the X are read from; empty for npz
+    names: tuple[str, ...] = ()  # (N,): what a long file calls each sequence
 
 
 class Table(NamedTuple):
@@ -112,14 +114,15 @@ class Table(NamedTuple):
             raise RunError(f"{self.where(int(row), name)}: {MISSING}")
 
 
-def read_columns(path: Path, data: FileData) -> Cases:
-    """Long if `data.sequence` names a column, otherwise wide."""
+def read_columns(path: Path, data: FileData, trained: Sequence[str] | None = None) -> Cases:
+    """Long if `data.sequence` names a column, otherwise wide. If `trained` is not None, the file is one to predict
+    for: its targets are not read, and its signals must be in the columns `trained`, unless that is empty."""
     table = _read_parquet(path) if path.suffix.lower() == ".parquet" else _read_csv(path, data)
     if data.sequence is not None:
-        return _long(table, data)
+        return _long(table, data, trained)
     if data.time is not None:
         raise ValueError("time is for long files: name the column of the sequences too (data.sequence)")
-    return _wide(table, data)
+    return _wide(table, data, trained)
 
 
 def _read_csv(path: Path, data: FileData) -> Table:
@@ -245,9 +248,12 @@ def _names(cells: npt.NDArray[Any]) -> list[str]:
     return ["" if cell is None or cell != cell else str(cell) for cell in cells.tolist()]
 
 
-def _values(table: Table, data: FileData) -> list[str]:
-    """The names of the signals' columns: those asked for, or all that have no other role."""
+def _values(table: Table, data: FileData, trained: Sequence[str] | None) -> list[str]:
+    """The names of the signals' columns: those of the training, those asked for, or all that have no other role."""
     taken = {data.target, data.sequence, data.time, data.group, data.split}
+    if trained:
+        _check_trained(table, trained, set() if data.values else set(table.columns) - taken)
+        return list(trained)
     names = list(data.values) or [name for name in table.columns if name not in taken]
     if not names:
         raise RunError(f"{table.path} has no columns for the signals")
@@ -257,8 +263,28 @@ def _values(table: Table, data: FileData) -> list[str]:
     return names
 
 
-def _labels(table: Table, data: FileData) -> tuple[Texts | Floats, Texts | None, Texts | None]:
+def _check_trained(table: Table, trained: Sequence[str], signals: set[str]) -> None:
+    """Raises an error where a column `trained` is missing, or where one of `signals` is not in `trained`."""
+    for name in trained:
+        if name not in table.columns:
+            raise RunError(
+                f"{table.path} has no column {name!r}: the model was trained on {_some(trained)}, and the file has "
+                f"{_some(list(table.columns))}"
+            )
+    for name in table.columns:
+        if name in signals - set(trained):
+            raise RunError(
+                f"{table.path} has a column {name!r} that the model was not trained on: remove it; the signals are "
+                f"{_some(trained)}"
+            )
+
+
+def _labels(
+    table: Table, data: FileData, trained: Sequence[str] | None
+) -> tuple[Texts | Floats | None, Texts | None, Texts | None]:
     """The target, group and part of each row, where there are any."""
+    if trained is not None:
+        return None, None, None
     named = (data.group, "group"), (data.split, "split")
     group, part = (None if name is None else table.texts(name, role) for name, role in named)
     if data.task == "regression":
@@ -266,11 +292,13 @@ def _labels(table: Table, data: FileData) -> tuple[Texts | Floats, Texts | None,
     return table.texts(data.target, "the target"), group, part
 
 
-def _long(table: Table, data: FileData) -> Cases:
+def _long(table: Table, data: FileData, trained: Sequence[str] | None) -> Cases:
     assert data.sequence is not None
     keys = table.texts(data.sequence, "sequence")
-    target, group, part = _labels(table, data)
-    names = _values(table, data)
+    target, group, part = _labels(table, data, trained)
+    if data.time is not None:
+        table.column(data.time, "time")  # otherwise a misspelled one would be a signal
+    names = _values(table, data, trained)
     values = np.stack([table.numbers(name, "values") for name in names], 1)  # (rows, X)
     _, first, code = np.unique(keys, return_index=True, return_inverse=True)
     rank = np.argsort(np.argsort(first))  # sequences in the order of their first rows
@@ -281,10 +309,12 @@ def _long(table: Table, data: FileData) -> Cases:
     firsts = order[starts]
     return Cases(
         np.split(values[order], starts[1:]),
-        target[firsts],
+        None if target is None else target[firsts],
         None if group is None else group[firsts],
         None if part is None else parts(part[firsts], lambda row: table.where(int(firsts[row]), str(data.split))),
         tuple(names),
+        columns=tuple(names),
+        names=tuple(keys[firsts].tolist()),
     )
 
 
@@ -314,11 +344,11 @@ def _check_constant(table: Table, name: str | None, values: Any, order: Any, sta
         )
 
 
-def _wide(table: Table, data: FileData) -> Cases:
-    names, channels = _values(table, data), data.channels
+def _wide(table: Table, data: FileData, trained: Sequence[str] | None) -> Cases:
+    names, channels = _values(table, data, trained), data.channels
     if len(names) % channels:
         raise ValueError(f"{len(names)} columns are not a multiple of {channels} channels")
-    target, group, part = _labels(table, data)
+    target, group, part = _labels(table, data, trained)
     if part is not None:
         part = parts(part, lambda row: table.where(row, str(data.split)))
     values = np.stack([table.numbers(name, "values", missing=data.ragged) for name in names], 1)  # (N, T · X)
@@ -331,7 +361,7 @@ def _wide(table: Table, data: FileData) -> Cases:
     for row, at in np.argwhere(inside & np.isnan(values))[:1]:
         raise RunError(f"{table.where(int(row), names[at])}: {MISSING}")
     x = [each[:end].reshape(-1, channels) for each, end in zip(values, last.tolist(), strict=True)]
-    return Cases(x, target, group, part, channel_names(channels))
+    return Cases(x, target, group, part, channel_names(channels), columns=tuple(names))
 
 
 def channel_names(count: int) -> tuple[str, ...]:

@@ -22,9 +22,10 @@ LARGEST = 8 << 30
 Arrays = Mapping[str, npt.NDArray[Any]]
 
 
-def read_npz(path: Path, data: FileData) -> Cases:
+def read_npz(path: Path, data: FileData, *, labelled: bool = True) -> Cases:
     """`X` (N, T, X) or (N, T) and `y` (N,), or (N, O) for a regression, under these names or those in `data`; or
-    `X_train`, `y_train`, `X_test`, … for each part. `lengths` (N,) are the lengths of padded sequences."""
+    `X_train`, `y_train`, `X_test`, … for each part. `lengths` (N,) are the lengths of padded sequences. Unless
+    `labelled` the targets are not read."""
     for name, value in (("sequence", data.sequence), ("time", data.time)):
         if value is not None:
             raise ValueError(f"{name} is for long CSV and Parquet files, and {path} is an npz file")
@@ -33,11 +34,11 @@ def read_npz(path: Path, data: FileData) -> Cases:
     arrays = load_npz(path, LARGEST)
     values = data.values[0] if data.values else "X"
     if values in arrays or f"{values}_train" not in arrays:
-        return _Part(path, arrays).cases(values, data)
+        return _Part(path, arrays).cases(values, data, labelled)
     found = {}
     for part in PARTS:
         if f"{values}_{part}" in arrays:
-            cases = _Part(path, arrays, f"_{part}").cases(values, replace(data, split=None))
+            cases = _Part(path, arrays, f"_{part}").cases(values, replace(data, split=None), labelled)
             found[part] = cases._replace(part=np.full(len(cases.x), part))
     return _joined(path, found)
 
@@ -47,11 +48,10 @@ def _joined(path: Path, found: Mapping[str, Cases]) -> Cases:
     if len(set(widths.values())) > 1:
         shown = ", ".join(f"{count} in {part}" for part, count in widths.items())
         raise RunError(f"{path}: all parts must have as many channels, got {shown}")
-    x, target, group, part, names = zip(*found.values(), strict=True)
+    x, target, group, part, names, *_ = zip(*found.values(), strict=True)
     groups = None if any(each is None for each in group) else np.concatenate(group)
-    return Cases(
-        [each for own in x for each in own], np.concatenate(target), groups, np.concatenate(part), names[0]
-    )
+    targets = None if any(each is None for each in target) else np.concatenate(target)
+    return Cases([each for own in x for each in own], targets, groups, np.concatenate(part), names[0])
 
 
 class _Part(NamedTuple):
@@ -78,13 +78,16 @@ class _Part(NamedTuple):
     def error(self, name: str, said: str) -> RunError:
         return RunError(f"{self.path}, {name + self.suffix!r}: {said}")
 
-    def cases(self, values: str, data: FileData) -> Cases:
+    def cases(self, values: str, data: FileData, labelled: bool) -> Cases:
         x = self.signals(values)
         lengths = self.lengths(x, data.ragged).tolist()
         for row, end in enumerate(lengths):
             for step, channel in np.argwhere(~np.isfinite(x[row, :end]))[:1]:
                 what = "a value is missing" if np.isnan(x[row, step, channel]) else "a value is not finite"
                 raise self.error(values, f"row {row}, step {step}, column {channel}: {what}")
+        sequences = [x[row, :end] for row, end in enumerate(lengths)]
+        if not labelled:
+            return Cases(sequences, None, None, None, channel_names(x.shape[2]))
         target = (self.numbers if data.task == "regression" else self.labels)(data.target, len(x))
         group, part = (
             None if name is None else self.get(name, role, len(x)).astype(np.str_)
@@ -92,7 +95,6 @@ class _Part(NamedTuple):
         )
         if part is not None:
             part = parts(part, lambda row: f"{self.path}, {data.split!r}, row {row}")
-        sequences = [x[row, :end] for row, end in enumerate(lengths)]
         return Cases(sequences, target, group, part, channel_names(x.shape[2]))
 
     def signals(self, name: str) -> Floats:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypedDict, TypeVar, overload
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from .._internal.checks import boolean, check_layer_input, check_layer_state, positive_int, probability
 from ..cells import RecurrentCell
-from ..cells.base import stops_by_data
+from ..cells.base import no_script, stops_by_data
 from ..ops import Scan, by_step, masked_rows, scan, states_before
 from .rows import Rows
 
@@ -116,6 +116,9 @@ class RecurrentLayer(nn.Module):
 
     def flatten_parameters(self) -> None:
         """Does nothing. It exists because code written for `nn.LSTM` calls it."""
+
+    def __prepare_scriptable__(self) -> NoReturn:  # torch.jit.script calls it first
+        no_script(self)
 
     @overload
     def forward(

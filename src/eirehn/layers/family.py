@@ -51,6 +51,7 @@ class RHN(HighwayLayer):
         hidden_size: units of a layer.
         num_layers: layers stacked on each other, each reading the outputs of the one before. Default: 1.
         depth: inner steps of each time step. Default: 5.
+        max_depth: another name for `depth`, as the other layers call it; give one of them.
         input_dropout: probability of dropout on the input inside the matrix products (`x` in `W_x x`), with one
             mask per sequence, kept over all time steps and inner steps. Default: 0.
         hidden_dropout: the same for the state (`h` in `W_h h`). Default: 0.
@@ -83,7 +84,8 @@ class RHN(HighwayLayer):
         hidden_size: int,
         num_layers: int = 1,
         *,
-        depth: int = 5,
+        depth: int | None = None,
+        max_depth: int | None = None,
         input_dropout: float = 0.0,
         hidden_dropout: float = 0.0,
         batch_first: bool = False,
@@ -93,7 +95,7 @@ class RHN(HighwayLayer):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__(
-            partial(self._cell, depth=depth),
+            partial(self._cell, depth=depth, max_depth=max_depth),
             input_size,
             hidden_size,
             num_layers,
@@ -105,7 +107,7 @@ class RHN(HighwayLayer):
             device=device,
             dtype=dtype,
         )
-        self.depth = depth
+        self.depth = self.max_depth = self.cells[0].depth
 
 
 class SRHN(RHN):
@@ -122,6 +124,7 @@ class SRHN(RHN):
         hidden_size: units of a layer.
         num_layers: layers stacked on each other, each reading the outputs of the one before. Default: 1.
         depth: inner steps of each time step. Default: 5.
+        max_depth: another name for `depth`, as the other layers call it; give one of them.
         input_dropout: probability of dropout on the input inside the matrix products (`x` in `W_x x`), with one
             mask per sequence, kept over all time steps and inner steps. Default: 0.
         hidden_dropout: the same for the state (`h` in `W_h h`). Default: 0.

@@ -79,7 +79,7 @@ def _layers(network: Network, input_size: int, count: int, dropout: float) -> An
             f"input_dropout and hidden_dropout belong to the highway networks: with {network.kind} both must be 0"
         )
     if network.kind not in SHALLOW:
-        options["depth" if network.kind in FIXED else "max_depth"] = network.max_depth
+        options["max_depth"] = network.max_depth
     if network.kind == "EIREHN":
         options |= {"hyper_size": network.hyper_size, "weight_update": network.weight_update}
     layer = LAYERS[network.kind](input_size, network.hidden_size, count, **options)

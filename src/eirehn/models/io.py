@@ -116,6 +116,10 @@ def _blank(about: dict[str, Any], folder: Path) -> SequenceModel | LanguageModel
             network, about["input_size"], about["output_size"], last=about["last"], scaling=scaling
         )
         model.classes = tuple(about.get("classes", ()))
+        if about.get("task") == "classification" and not model.classes:
+            model.classes = tuple(range(model.output_size))
+        if len(columns := about.get("columns", ())) == model.input_size:
+            model.signals = tuple(columns)
         return model
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise RunError(f"{folder / 'model.json'} is damaged: {error!r}") from error

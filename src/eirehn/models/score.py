@@ -132,16 +132,16 @@ def _read(
     if not apart:
         reader, left = _Reader(model, vocabulary, 1, max_depth), iter(tokens)
         while window := list(islice(left, WINDOW)):
-            yield from zip(window, reader.read(_numbers(vocabulary, [window]))[0].tolist(), strict=True)
+            yield from zip(window, reader.read(token_indices(vocabulary, [window]))[0].tolist(), strict=True)
         return
-    for side in _sides(_lines(tokens, end_of_line(vocabulary))):
+    for side in line_batches(lines_of(tokens, end_of_line(vocabulary))):
         reader = _Reader(model, vocabulary, len(side), max_depth)
-        pieces = _numbers(vocabulary, side).split(max(1, WINDOW // len(side)), 1)
+        pieces = token_indices(vocabulary, side).split(max(1, WINDOW // len(side)), 1)
         for line, found in zip(side, torch.cat([reader.read(each) for each in pieces], 1).tolist(), strict=True):
             yield from zip(line, found, strict=False)  # `found` is as long as the longest line
 
 
-def _lines(tokens: Iterable[str], end: str) -> Iterator[list[str]]:
+def lines_of(tokens: Iterable[str], end: str) -> Iterator[list[str]]:
     line: list[str] = []
     for token in tokens:
         line.append(token)
@@ -152,7 +152,7 @@ def _lines(tokens: Iterable[str], end: str) -> Iterator[list[str]]:
         yield line
 
 
-def _sides(lines: Iterable[list[str]]) -> Iterator[list[list[str]]]:
+def line_batches(lines: Iterable[list[str]]) -> Iterator[list[list[str]]]:
     """Batches of lines, in order: few lines if one of them is long, so that the batch is not mostly padding."""
     side: list[list[str]] = []
     for line in lines:
@@ -165,7 +165,7 @@ def _sides(lines: Iterable[list[str]]) -> Iterator[list[list[str]]]:
         yield side
 
 
-def _numbers(vocabulary: Vocabulary, side: Sequence[Sequence[str]]) -> Tensor:
+def token_indices(vocabulary: Vocabulary, side: Sequence[Sequence[str]]) -> Tensor:
     """The indices of the tokens of a batch of lines, (B, T), padded."""
     longest = max(map(len, side))
     filled = [[*vocabulary.encode(line).tolist(), *[vocabulary.unk] * (longest - len(line))] for line in side]

@@ -130,6 +130,10 @@ def scan(
     options = (max_depth, reverse, x_mask, h_mask, with_cost)
     if backend == "reference":
         return reference.scan(cell, x, batch_sizes, state, *options)
+    if not torch.compiler.is_compiling() and torch.jit._trace.is_tracing():
+        raise RuntimeError(
+            f"torch.jit.trace cannot record the kernels of {type(cell).__name__}: use torch.export.export"
+        )
     from .operator import fused_scan
 
     return fused_scan(backend, cell, x, batch_sizes, state, *options)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,14 +19,16 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from torch import Tensor
 
 from .._internal.checks import finite, one_of, positive_int
-from ..data.dataset import Splits, check_single, padded, standardised
+from ..data.dataset import Splits, standardised
 from ..data.table import hold_out
 from ..models import ELASTIC, FIXED, Outcome, SequenceModel, SequenceNetwork
+from ..models.inputs import as_array, check_finite, is_ragged, sequence
+from ..models.sequence import outcomes
 from ..training.config import DEPTH_PENALTIES, PARTS, Hardware, Recipe
 
-Cases = npt.NDArray[Any] | list[npt.NDArray[Any]]  # (N, T, X), or N of (T, X), each T its own
-AT_ONCE = 256
-"""Sequences per batch of a prediction, which bounds its memory."""
+if TYPE_CHECKING:
+    from ..models.inputs import Cases
+
 ACCELERATORS = {"auto": "auto", "cpu": "cpu", "cuda": "gpu", "gpu": "gpu"}
 
 
@@ -74,8 +76,8 @@ class ElasticEstimator(BaseEstimator):
         """
         cases = self._cases(X)
         found: list[npt.NDArray[np.float64]] = []
-        for outcomes, lengths in self._outcomes(cases, max_depth):
-            depth = torch.stack([each.depth.double().mean(0) for each in outcomes]).mean(0).cpu().numpy()  # (B, T)
+        for found_by, lengths in self._outcomes(cases, max_depth):
+            depth = torch.stack([each.depth.double().mean(0) for each in found_by]).mean(0).cpu().numpy()  # (B, T)
             ends = [depth.shape[1]] * len(depth) if lengths is None else lengths.tolist()
             found += [row[:end] for row, end in zip(depth, ends, strict=True)]
         return found if isinstance(cases, list) else np.stack(found)
@@ -227,54 +229,38 @@ class ElasticEstimator(BaseEstimator):
     ) -> Iterator[tuple[list[Outcome], Tensor | None]]:
         """The outcomes of each ensemble member for the sequences, batch by batch, with at most `max_depth` inner
         steps."""
-        members, device = self._placed()
         if max_depth is not None:
             max_depth = whole("max_depth", max_depth)
-        scaling: Any = members[0].scaling
-        for first in range(0, len(cases), AT_ONCE):
-            part, lengths = cases[first : first + AT_ONCE], None
-            if isinstance(part, list):
-                x, lengths = padded(part, np.float64)
-            else:
-                x = torch.from_numpy(np.array(part, np.float64))
-            check_single(scaling.inputs(x, torch.empty(0)), "X")
-            with torch.no_grad():
-                here = x.to(device)
-                yield [member.run(here, lengths=lengths, max_depth=max_depth) for member in members], lengths
+        return outcomes(self._placed(), cases, max_depth, name="X")
 
     def _mean(self, X: Any, max_depth: int | None, change: Callable[[Tensor], Tensor]) -> npt.NDArray[np.float64]:
         """The mean over the ensemble members of their predictions with `change` applied, (N, outputs)."""
         parts = []
-        for outcomes, _ in self._outcomes(self._cases(X), max_depth):
-            each = torch.stack([change(outcome.prediction.double()) for outcome in outcomes])  # (M, B, O)
+        for found, _ in self._outcomes(self._cases(X), max_depth):
+            each = torch.stack([change(outcome.prediction.double()) for outcome in found])  # (M, B, O)
             parts.append(each.mean(0).cpu().numpy())
         return np.concatenate(parts)
 
-    def _placed(self) -> tuple[Sequence[SequenceModel], str]:
+    def _placed(self) -> Sequence[SequenceModel]:
         on_gpu = self.device in ("cuda", "gpu") or (self.device == "auto" and torch.cuda.is_available())
-        if not on_gpu:
-            return self.members_, "cpu"
-        return [copy.deepcopy(member).to("cuda") for member in self.members_], "cuda"
+        return [copy.deepcopy(member).to("cuda") for member in self.members_] if on_gpu else self.members_
 
 
 def _read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Cases:
     """Sequences from an array (N, T, channels), a table (N, T) of one channel, or a list of N sequences (T,
     channels) or (T,) of any lengths."""
     cases: Cases
-    if isinstance(X, Tensor):
-        X = X.float() if X.dtype == torch.bfloat16 else X  # which NumPy does not know
-        X = X.numpy(force=True)
+    X = as_array(X)
     for name in ("n_features_in_", "feature_names_in_") if reset else ():  # of a table in an earlier fit
         vars(estimator).pop(name, None)
-    if _is_ragged(X):
-        cases = [_sequence(each, index) for index, each in enumerate(X)]
+    if is_ragged(X):
+        cases = [sequence(each, index, "X") for index, each in enumerate(X)]
         widths = {each.shape[1] for each in cases}
         if len(widths) > 1:
             raise ValueError(f"X: all sequences must have as many channels, got {sorted(widths)}")
     elif isinstance(X, (np.ndarray, list, tuple)) and np.ndim(X) == 3:
         if isinstance(X, np.ndarray) and X.dtype.kind == "f":  # scikit-learn reports all other errors
-            for row, step, channel in np.argwhere(~np.isfinite(X))[:1]:
-                raise ValueError(f"X contains NaN or infinity: sequence {row}, step {step}, column {channel}")
+            check_finite(X, "X")
         if 0 in np.shape(X):
             raise ValueError(f"X: there must be cases, steps and channels, got {np.shape(X)}")
         cases = check_array(X, allow_nd=True, dtype=(np.float64, np.float32), input_name="X", estimator=estimator)
@@ -282,39 +268,6 @@ def _read(estimator: BaseEstimator, X: Any, *, reset: bool) -> Cases:
         table = validate_data(estimator, X, reset=reset, dtype=(np.float64, np.float32))
         cases = table[:, :, None]
     return cases
-
-
-def _is_ragged(X: Any) -> bool:
-    """Whether X is a collection of separate sequences rather than one array."""
-    if isinstance(X, np.ndarray):
-        return X.dtype == object and X.ndim == 1 and len(X) > 0 and np.ndim(X[0]) > 0
-    if not isinstance(X, (list, tuple)) or not len(X):
-        return False
-    if all(isinstance(each, np.ndarray) and each.ndim == 2 for each in X):
-        return True
-    try:
-        np.asarray(X)
-    except ValueError:  # of unequal lengths
-        return all(np.ndim(_first(each)) < 2 for each in X)
-    return False
-
-
-def _first(each: Any) -> Any:
-    return next(iter(each), 0.0) if hasattr(each, "__iter__") else 0.0
-
-
-def _sequence(each: Any, index: int) -> npt.NDArray[Any]:
-    try:
-        array = np.asarray(each, np.float64)
-    except (TypeError, ValueError) as error:
-        raise ValueError(f"X: sequence {index} must be numbers, (time, channels) or (time,): {error}") from None
-    if array.ndim == 1:
-        array = array[:, None]
-    if array.ndim != 2 or 0 in array.shape:
-        raise ValueError(f"X: sequence {index} must be (time, channels) or (time,), got {np.shape(each)}")
-    for step, channel in np.argwhere(~np.isfinite(array))[:1]:
-        raise ValueError(f"X contains NaN or infinity: sequence {index}, step {step}, column {channel}")
-    return array
 
 
 def whole(name: str, value: Any) -> int:

@@ -6,14 +6,16 @@ import os
 from dataclasses import asdict
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from safetensors.torch import save
 
 from .._internal.files import RunError, lock, read_json, replacing, write_json, write_text
 from .config import Recipe
 from .provenance import command
-from .task import Task
+
+if TYPE_CHECKING:  # keeps Lightning out of what only reads runs
+    from .task import Task
 
 OWN = (
     "recipe.json",
@@ -166,7 +168,9 @@ def export(task: Task, recipe: Recipe, folder: Path) -> None:
     scaling = getattr(data, "scaling", None)
     if scaling is not None:
         description["scaling"] = asdict(scaling)
-        description["classes"] = list(data.classes)  # type: ignore[attr-defined]  # what has scaling has classes
+    for name in ("classes", "columns"):
+        if hasattr(data, name):
+            description[name] = list(getattr(data, name))
     write_json(folder / "model.json", description)
 
 
