@@ -88,6 +88,8 @@ class RecurrentCell(nn.Module):
 
     def state_parts(self, hx: Any) -> tuple[Tensor, ...]:
         """The tensors of a caller's state, each of hidden size."""
+        if isinstance(hx, tuple):
+            raise TypeError(f"hx should be a Tensor, got: tuple; {type(self).__name__} has no cell state")
         return (hx,)
 
     def initial_state(self, batch: int) -> Tensor:

@@ -180,7 +180,8 @@ class FileData:
         target = f"{len(self.classes)} classes" if self.task == "classification" else f"target {self.target}"
         sizes = {"training": len(parts.train.x), "validation": len(parts.validation.x), "test": len(parts.test.x)}
         used = ", ".join(f"{size} for {name}" for name, size in sizes.items() if size)
-        content = f"{sum(sizes.values())} sequences of {steps} time steps, signals: {shown}; {target}; {used}"
+        rows = ", a row each" if self.sequence is None and Path(self.path).suffix.lower() != ".npz" else ""
+        content = f"{sum(sizes.values())} sequences of {steps} time steps{rows}, signals: {shown}; {target}; {used}"
         return f"{Path(self.path).name}: {content}"
 
     def load(self) -> Splits:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import csv
+import difflib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .._internal.checks import nearest
 from .._internal.files import RunError
 from .dataset import Floats
 
@@ -54,9 +54,10 @@ class Table(NamedTuple):
 
     def column(self, name: str, role: str) -> Column:
         if name not in self.columns:
+            near = difflib.get_close_matches(name, list(self.columns), n=1)
+            meant = f"did you mean {near[0]!r}?" if near else "name another."
             raise RunError(
-                f"{self.path} has no column {name!r} for {role}; did you mean {nearest(name, self.columns)!r}? "
-                f"It has {_some(list(self.columns))}"
+                f"{self.path} has no column {name!r} for {role}; {meant} It has {_some(list(self.columns))}"
             )
         return self.columns[name]
 
@@ -90,7 +91,10 @@ class Table(NamedTuple):
         try:
             return float(cell)
         except ValueError:
-            raise RunError(f"{self.where(row, name)}: {cell[:40]!r} is not a number") from None
+            raise RunError(
+                f"{self.where(row, name)}: {cell[:40]!r} is not a number; name the columns of the signals with "
+                "--data.values, and that of the sequences, if a row is a time step, with --data.sequence"
+            ) from None
 
     def texts(self, name: str, role: str) -> Texts:
         """A column as names, none of which is empty."""

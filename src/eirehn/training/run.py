@@ -81,7 +81,7 @@ class RunFolder:
             if differing := self.recipe().differences(recipe):
                 raise RunError(
                     f"{self.path} holds a run of another recipe (it differs in {', '.join(differing)}); "
-                    "choose another folder, or resume that run with --resume"
+                    "choose another folder, or delete this one"
                 )
         else:
             write_json(self.path / "recipe.json", recipe.to_dict())
