@@ -65,11 +65,19 @@ LAYERS: dict[str, Callable[[int, int], Any]] = {
     "EI-REHN, additive": lambda x, h: EIREHN(x, h, max_depth=DEPTH, batch_first=True, weight_update="additive"),
     "EI-REHN, scaling": lambda x, h: EIREHN(x, h, max_depth=DEPTH, batch_first=True, weight_update="scaling"),
     "EI-REHN, outer": lambda x, h: EIREHN(x, h, max_depth=DEPTH, batch_first=True, weight_update="outer"),
+    "EI-REHN, own decay": lambda x, h: own_decay(x, h),
     "EI-REHN, paper, flat gates": lambda x, h: flat_gates(x, h),
 }
-"""All but the last from the initialisation that a user gets; the last from that of version 0.1."""
+"""All but the last two from the initialisation that a user gets; these from one in which a gate's decay hardly
+depends on the input, and from that of version 0.1."""
 LENGTHS = (16, 64, 256, 1024)
 SAMPLES = 16  # sequences that gradients are measured on
+
+
+def own_decay(input_size: int, hidden_size: int) -> EIREHN:
+    layer = EIREHN(input_size, hidden_size, max_depth=DEPTH, batch_first=True)
+    layer.reset_parameters(alpha=0.25, decay_bias=-4.0, decay_scale=0.1)
+    return layer
 
 
 def flat_gates(input_size: int, hidden_size: int) -> EIREHN:
