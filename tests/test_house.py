@@ -71,3 +71,21 @@ def test_the_packages_have_an_order() -> None:
         assert free, f"in a circle: {sorted(left)}"
         for name in free:
             del left[name]
+
+
+UNIX_ONLY = {"fcntl", "grp", "pty", "pwd", "resource", "termios", "tty"}
+
+
+def test_nothing_that_only_unix_has_is_imported_with_a_module() -> None:
+    """Inside functions they may be, where another system takes another way."""
+    wrong = {}
+    for path in FILES:
+        names: set[str] = set()
+        for node in ast.parse(path.read_text("utf-8")).body:
+            if isinstance(node, ast.Import):
+                names |= {each.name for each in node.names}
+            elif isinstance(node, ast.ImportFrom):
+                names.add(node.module or "")
+        if names & UNIX_ONLY:
+            wrong[path.name] = names & UNIX_ONLY
+    assert not wrong
