@@ -43,9 +43,7 @@ def passes(case: Case, problem: Problem, launch: Launch) -> tuple[Callable[[], o
     out = ahead()
 
     def back() -> object:
-        return backward(
-            *arguments, out, problem.d_out, problem.d_cost, kind=case.kind, max_depth=case.R, launch=launch
-        )
+        return backward(*arguments, out, problem.d_out, kind=case.kind, max_depth=case.R, launch=launch)
 
     return ahead, back
 

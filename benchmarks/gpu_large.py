@@ -31,10 +31,8 @@ from helpers.gpu_problems import Case, Problem, expected, make
 
 from eirehn.ops.triton.large import LargeLaunch, backward, default_launch, forward
 
-TARGET = Case(kind="paper", H=1200, Z=600, sizes=(20,) * 35, R=4, gates="never", costed=False, dtype=torch.bfloat16)
-SHORT = Case(
-    kind="paper", H=1200, Z=600, sizes=(20, 20, 13), R=3, gates="never", costed=False, dtype=torch.bfloat16
-)
+TARGET = Case(kind="paper", H=1200, Z=600, sizes=(20,) * 35, R=4, gates="never", dtype=torch.bfloat16)
+SHORT = Case(kind="paper", H=1200, Z=600, sizes=(20, 20, 13), R=3, gates="never", dtype=torch.bfloat16)
 LAUNCHES = [
     Way(default_launch(torch.bfloat16), cuda=True),
     Way(LargeLaunch(num_stages=4)),
@@ -66,10 +64,10 @@ def passes(case: Case, problem: Problem, launch: Way) -> tuple[Callable[[], Any]
     def ahead() -> Any:
         return forward(*arguments, **options, keep=True)
 
-    out, _, _, saved = ahead()
+    out, _, saved = ahead()
 
     def back() -> Any:
-        return backward(*arguments, out, problem.d_out, None, **options, saved=saved)
+        return backward(*arguments, out, problem.d_out, **options, saved=saved)
 
     return ahead, back
 

@@ -37,7 +37,7 @@ class Recurrence(torch.autograd.Function):
     ) -> Any:
         ctx.back, ctx.sizes = back, sizes
         weights = Weights(*(each[None] for each in w))
-        out, _, _, saved = forward(
+        out, _, saved = forward(
             u[None], h0[None], weights, *sizes, kind="paper", max_depth=4, **ahead._asdict(), keep=True,
             out_dtype=torch.float32,
         )  # fmt: skip
@@ -50,7 +50,7 @@ class Recurrence(torch.autograd.Function):
         u, h0, out, *w = ctx.saved_tensors
         weights = Weights(*(each[None] for each in w))
         d_u, d_h0, grads = backward(
-            u[None], h0[None], weights, *ctx.sizes, out, d_out.contiguous()[None], None, kind="paper",
+            u[None], h0[None], weights, *ctx.sizes, out, d_out.contiguous()[None], kind="paper",
             max_depth=4, **ctx.back._asdict(), saved=ctx.saved,
         )  # fmt: skip
         return None, None, None, d_u[0], d_h0[0], *(each[0] for each in grads)

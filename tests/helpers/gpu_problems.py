@@ -57,7 +57,6 @@ class Case:
     gates: str = "mixed"
     masked: bool = False
     reverse: bool = False
-    costed: bool = True
     dtype: torch.dtype = torch.float32
     launch: Launch | large.LargeLaunch = ROW
     kept: bool = False  # what the forward pass of a large network found
@@ -74,7 +73,6 @@ class Problem:
     mask: Tensor | None
     weights: Weights[Tensor]
     d_out: Tensor
-    d_cost: Tensor | None
     batch_sizes: Tensor
     offsets: Tensor
 
@@ -126,7 +124,6 @@ def make(case: Case, device: str) -> Problem:
         mask=(uniform(E, B, H) > 0.3).to(case.dtype) / 0.7 if case.masked else None,
         weights=weights,
         d_out=normal(E, N, H),
-        d_cost=normal(E, N, dtype=torch.float32) if case.costed else None,
         batch_sizes=batch_sizes,
         offsets=batch_sizes.cumsum(0) - batch_sizes,
     )
@@ -151,12 +148,10 @@ def expected(case: Case, problem: Problem) -> dict[str, Tensor]:
     weights = Weights(**{name: leaves.get(name) for name in Weights._fields})
     kind = "none" if case.kind in ("RHN", "SRHN") else case.kind
     given = Arguments(leaves["u"], leaves["h0"], mask, weights, case.sizes, kind, case.R, case.reverse)
-    out, depth, cost = unfused(given)
-    loss = (out * problem.d_out.cpu().double()).sum()
-    if problem.d_cost is not None:
-        loss = loss + (cost * problem.d_cost.cpu().double()).sum()
-    gradients = torch.autograd.grad(loss, list(leaves.values()), materialize_grads=True)
-    found = {"out": out.detach(), "depth": depth, "cost": cost.detach()}
+    out, depth = unfused(given)
+    d_out = problem.d_out.cpu().double()
+    gradients = torch.autograd.grad(out, list(leaves.values()), d_out, materialize_grads=True)
+    found = {"out": out.detach(), "depth": depth}
     return found | {"d_" + name: gradient for name, gradient in zip(leaves, gradients, strict=True)}
 
 
@@ -170,17 +165,16 @@ def found(case: Case, problem: Problem) -> dict[str, Tensor]:
         "reverse": case.reverse,
         "launch": case.launch,
     }
-    above = (problem.d_out, problem.d_cost)
     with Poisoned():
         if isinstance(case.launch, large.LargeLaunch):
             options["cuda"] = case.cuda
-            out, depth, cost, *saved = large.forward(*arguments, **options, keep=case.kept, out_dtype=torch.float32)
+            out, depth, *saved = large.forward(*arguments, **options, keep=case.kept, out_dtype=torch.float32)
             kept = saved[0] if saved else None
-            d_u, d_h0, grads = large.backward(*arguments, out, *above, **options, saved=kept)
+            d_u, d_h0, grads = large.backward(*arguments, out, problem.d_out, **options, saved=kept)
         else:
-            out, depth, cost = forward(*arguments, **options)
-            d_u, d_h0, grads = backward(*arguments, out, *above, **options)
-    results = {"out": out, "depth": depth, "cost": cost, "d_u": d_u, "d_h0": d_h0}
+            out, depth = forward(*arguments, **options)
+            d_u, d_h0, grads = backward(*arguments, out, problem.d_out, **options)
+    results = {"out": out, "depth": depth, "d_u": d_u, "d_h0": d_h0}
     results |= {"d_" + name: each for name, each in grads._asdict().items() if each is not None}
     return {name: each.detach().cpu() for name, each in results.items()}
 
@@ -218,7 +212,7 @@ def nan_stays_in_its_sample(case: Case) -> None:
     dirty = found(case, problem)
     samples = [sample for size in case.sizes for sample in range(size)]
     others = [row for row, sample in enumerate(samples) if sample != 1]
-    for name in ("out", "depth", "cost", "d_u"):
+    for name in ("out", "depth", "d_u"):
         assert torch.equal(clean[name][0, others], dirty[name][0, others])
     assert dirty["out"][0, 1].isnan().any()
 

@@ -108,14 +108,7 @@ class ACTCell(RecurrentCell):
         return TRANSITIONS[self.kind](u, state, self.cell.weight_hh, self.cell.bias_hh)
 
     def step(
-        self,
-        u: Tensor,
-        h: Tensor,
-        *,
-        max_depth: int,
-        constants: Constants,
-        h_mask: Tensor | None = None,
-        with_cost: bool = False,
+        self, u: Tensor, h: Tensor, *, max_depth: int, constants: Constants, h_mask: Tensor | None = None
     ) -> Step:
         state, mean = h, torch.zeros_like(h)  # (B, S)
         spent = at_least_float32(torch.zeros_like(h[..., :1]))  # (B, 1): Σ p so far
@@ -137,8 +130,7 @@ class ACTCell(RecurrentCell):
             depth = depth + running[..., 0]
             spent = spent + p  # not used once a sample has halted
             running = running & ~last
-        cost = depth + remainder[..., 0] if with_cost else None
-        return Step(mean, depth, cost)
+        return Step(mean, depth, depth + remainder[..., 0])
 
     def state_parts(self, hx: Any) -> tuple[Tensor, ...]:
         return check_pair(hx) if self.kind == "LSTM" else (hx,)

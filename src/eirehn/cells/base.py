@@ -18,7 +18,7 @@ class Step(NamedTuple):
 
     state: Tensor  # (B, S)
     depth: Tensor  # (B,) int64: inner steps taken by each sample
-    cost: Tensor | None  # (B,): the cost of depth, if asked for
+    cost: Tensor | None = None  # (B,): the cost of depth, where it is a result of the step itself
 
 
 class Constants(NamedTuple):
@@ -33,7 +33,7 @@ class RecurrentCell(nn.Module):
     """Base class of the cells: one time step of a recurrent network, in several inner steps.
 
     A subclass implements `project`, the part of a step that depends on the input alone and so can be computed for
-    all time steps at once, and `step`, the transition of the state.
+    all time steps at once, `step`, the transition of the state, and `depth_cost`, unless `step` returns the cost.
 
     Args:
         input_size: features of the input.
@@ -50,8 +50,6 @@ class RecurrentCell(nn.Module):
     reset_parameters: Callable[..., None]
     parameter_names: tuple[str, ...] = ()
     max_depth: int
-    depth_cost: Callable[..., Tensor] | None = None
-    """Where an elastic gate decides the depth: the differentiable cost of it, in place of `Step.cost`."""
 
     def __init__(self, input_size: int, hidden_size: int, *, state_size: int | None = None) -> None:
         super().__init__()
@@ -67,15 +65,12 @@ class RecurrentCell(nn.Module):
         return Constants()
 
     def step(
-        self,
-        u: Tensor,
-        h: Tensor,
-        *,
-        max_depth: int,
-        constants: Constants,
-        h_mask: Tensor | None = None,
-        with_cost: bool = False,
+        self, u: Tensor, h: Tensor, *, max_depth: int, constants: Constants, h_mask: Tensor | None = None
     ) -> Step:
+        raise NotImplementedError
+
+    def depth_cost(self, x: Tensor, h: Tensor, max_depth: int) -> Tensor:
+        """The differentiable cost of depth (…,) at inputs `x` (…, X) and the states `h` (…, H) before them."""
         raise NotImplementedError
 
     def resolve_depth(self, max_depth: int | None) -> int:
@@ -196,20 +191,14 @@ class RecurrentCell(nn.Module):
                 check_cell_state(name, part, input, self.hidden_size, self.weight())
             h = torch.cat(parts, -1).to(self.weight().dtype).reshape(-1, self.state_size)  # (B, S)
         most = self.resolve_depth(max_depth)
-        step = self.step(
-            self.project(x),
-            h,
-            max_depth=most,
-            constants=self.constants(),
-            with_cost=return_cost and self.depth_cost is None,
-        )
+        step = self.step(self.project(x), h, max_depth=most, constants=self.constants())
         batched = input.dim() == 2
         state, depth = (step.state, step.depth) if batched else (step.state[0], step.depth[0])
         results: list[Tensor] = [state]
         if return_depth:
             results.append(depth)
-        cost = self.depth_cost(x, h, most) if return_cost and self.depth_cost is not None else step.cost
-        if cost is not None:
+        if return_cost:
+            cost = self.depth_cost(x, h, most) if step.cost is None else step.cost
             results.append(cost if batched else cost[0])
         return results[0] if len(results) == 1 else tuple(results)
 

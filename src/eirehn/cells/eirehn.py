@@ -164,23 +164,16 @@ class EIREHNCell(SREHNCell):
         return torch.tanh(product(s, self.W_zh) + product(g_hat, self.W_zg) + product(z, self.W_z, self.b_z))
 
     def step(
-        self,
-        u: Tensor,
-        h: Tensor,
-        *,
-        max_depth: int,
-        constants: Constants,
-        h_mask: Tensor | None = None,
-        with_cost: bool = False,
+        self, u: Tensor, h: Tensor, *, max_depth: int, constants: Constants, h_mask: Tensor | None = None
     ) -> Step:
         update = WEIGHT_UPDATES[self.weight_update]
         if update is None:
-            return super().step(u, h, max_depth=max_depth, constants=constants, h_mask=h_mask, with_cost=with_cost)
+            return super().step(u, h, max_depth=max_depth, constants=constants, h_mask=h_mask)
         assert constants.z is not None
         s, g_hat, z = self.s_0, self.g_0, self.z_0
         changed = update(self)
         u_x = u[..., : 2 * self.hidden_size]
-        steps = ElasticSteps(constants, self.local_decay(u, h, h_mask), with_cost=with_cost)
+        steps = ElasticSteps(constants, self.local_decay(u, h, h_mask))
         for r, d in steps.walk(max_depth):
             z = constants.z if r == 1 else self.hyper_step(s, g_hat, z)  # (Z,), then (B, Z)
             Wh = product(masked(h, h_mask), self.W_h)  # (B, 2H)
@@ -188,7 +181,7 @@ class EIREHNCell(SREHNCell):
             s, g_hat = residual_and_gate(pre + u_x if r == 1 else pre)  # (B, H) each
             g = d * g_hat
             h = torch.where(steps.open, g * s + (1 - g) * h, h)  # a closed unit keeps its bits
-        return Step(h, steps.depth, steps.cost)
+        return Step(h, steps.depth)
 
     def extra_repr(self) -> str:
         return f"{super().extra_repr()}, hyper_size={self.hyper_size}, weight_update={self.weight_update!r}"

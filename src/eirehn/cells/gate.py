@@ -99,7 +99,7 @@ class ElasticSteps:
     as closed after.
     """
 
-    def __init__(self, constants: Constants, alpha_t: Tensor, *, with_cost: bool) -> None:
+    def __init__(self, constants: Constants, alpha_t: Tensor) -> None:
         assert constants.alpha is not None
         assert constants.beta is not None
         self.alpha, self.beta = constants.alpha, constants.beta  # (H,)
@@ -107,7 +107,6 @@ class ElasticSteps:
         self.dtype = alpha_t.dtype
         self.open = torch.ones_like(self.alpha_t, dtype=torch.bool)  # (B, H)
         self.depth = torch.zeros_like(self.alpha_t[..., 0], dtype=torch.int64)  # (B,)
-        self.cost = torch.zeros_like(self.alpha_t[..., 0]) if with_cost else None  # (B,)
 
     def walk(self, max_depth: int) -> Iterator[tuple[int, Tensor]]:
         """Yields `r` and `d^r` (B, H)."""
@@ -119,6 +118,4 @@ class ElasticSteps:
                 return
             d = torch.where(self.open, d, 0.0)
             self.depth = self.depth + self.open.any(-1)
-            if self.cost is not None:
-                self.cost = self.cost + d.mean(-1)
             yield r, d.to(self.dtype)

@@ -13,7 +13,6 @@ from .base import (
     Constants,
     RecurrentCell,
     Step,
-    at_least_float32,
     default_bound,
     fill_uniform,
     masked,
@@ -117,24 +116,19 @@ class RHNCell(RecurrentCell):
     def project(self, x: Tensor, *, keep_half: bool = False) -> Tensor:
         return product(x, self.W_x, keep_half=keep_half)  # (…, 2H)
 
+    def depth_cost(self, x: Tensor, h: Tensor, max_depth: int) -> Tensor:
+        """The depth itself, a constant."""
+        return h.new_full(h.shape[:-1], max_depth, dtype=torch.promote_types(h.dtype, torch.float32))
+
     def step(
-        self,
-        u: Tensor,
-        h: Tensor,
-        *,
-        max_depth: int,
-        constants: Constants,
-        h_mask: Tensor | None = None,
-        with_cost: bool = False,
+        self, u: Tensor, h: Tensor, *, max_depth: int, constants: Constants, h_mask: Tensor | None = None
     ) -> Step:
         for r in range(1, max_depth + 1):
             W_h, b = self.inner_weights(r)
             pre = product(masked(h, h_mask), W_h, b)  # (B, 2H)
             s, t = residual_and_gate(pre + u if r == 1 else pre)  # (B, H) each
             h = t * s + (1 - t) * h
-        # No gate ever closes, so the cost of depth is the depth.
-        depth = torch.full(h.shape[:-1], max_depth, dtype=torch.int64, device=h.device)  # (B,)
-        return Step(h, depth, at_least_float32(depth.to(h.dtype)) if with_cost else None)
+        return Step(h, torch.full(h.shape[:-1], max_depth, dtype=torch.int64, device=h.device))
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}, depth={self.depth}"

@@ -169,23 +169,16 @@ class SREHNCell(RecurrentCell):
         return Constants(*global_decay(self.alpha_hat, self.beta_hat))
 
     def step(
-        self,
-        u: Tensor,
-        h: Tensor,
-        *,
-        max_depth: int,
-        constants: Constants,
-        h_mask: Tensor | None = None,
-        with_cost: bool = False,
+        self, u: Tensor, h: Tensor, *, max_depth: int, constants: Constants, h_mask: Tensor | None = None
     ) -> Step:
         u_x = u[..., : 2 * self.hidden_size]
-        steps = ElasticSteps(constants, self.local_decay(u, h, h_mask), with_cost=with_cost)
+        steps = ElasticSteps(constants, self.local_decay(u, h, h_mask))
         for r, d in steps.walk(max_depth):
             pre = product(masked(h, h_mask), self.W_h, self.b)  # (B, 2H)
             s, g_hat = residual_and_gate(pre + u_x if r == 1 else pre)  # (B, H) each
             g = d * g_hat
             h = torch.where(steps.open, g * s + (1 - g) * h, h)  # a closed unit keeps its bits
-        return Step(h, steps.depth, steps.cost)
+        return Step(h, steps.depth)
 
     def extra_repr(self) -> str:
         return f"{self.input_size}, {self.hidden_size}, max_depth={self.max_depth}"

@@ -255,9 +255,8 @@ class RecurrentLayer(nn.Module):
                     reverse=direction == 1,
                     x_mask=(x_mask := _mask(self.input_dropout, states[index], cell.input_size, training)),
                     h_mask=(h_mask := _mask(self.hidden_dropout, states[index], cell.hidden_size, training)),
-                    with_cost=with_cost and cell.depth_cost is None,
                 )
-                if with_cost and cell.depth_cost is not None:
+                if with_cost and found.cost is None:
                     before = states_before(found.out, rows.batch_sizes, states[index], reverse=direction == 1)
                     h_rows = masked_rows(before, h_mask, rows.batch_sizes)
                     cost = cell.depth_cost(masked_rows(data, x_mask, rows.batch_sizes), h_rows, most)  # (N,)

@@ -122,12 +122,11 @@ def scan(
     reverse: bool = False,
     x_mask: Tensor | None = None,
     h_mask: Tensor | None = None,
-    with_cost: bool = False,
 ) -> reference.Scan:
     """Runs `cell` over `x`, see `reference.scan`, by the backend that `backend_for` chooses."""
     one_sample = batch_sizes[0] == 1 and h_mask is None
     backend = backend_for(cell, x, batch_sizes[0], max_depth, one_sample=one_sample)
-    options = (max_depth, reverse, x_mask, h_mask, with_cost)
+    options = (max_depth, reverse, x_mask, h_mask)
     if backend == "reference":
         return reference.scan(cell, x, batch_sizes, state, *options)
     if not torch.compiler.is_compiling() and torch.jit._trace.is_tracing():

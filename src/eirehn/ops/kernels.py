@@ -14,8 +14,8 @@ from .weights import Arguments, Weights
 
 
 def forward(given: Arguments, *, keep: bool = False) -> tuple[Any, ...]:
-    """`out`, `depth`, `cost` and None; with `keep`, for large networks on a GPU, the last is what saves `backward`
-    from running the recurrence again."""
+    """`out`, `depth` and None; with `keep`, for large networks on a GPU, the last is what saves `backward` from
+    running the recurrence again."""
     if given.backend == "cpu":
         return *(torch.from_numpy(each) for each in _on_cpu(given).forward()), None
     with torch.cuda.device_of(given.u):  # Triton launches on the current device, wherever the tensors are
@@ -26,19 +26,17 @@ def forward(given: Arguments, *, keep: bool = False) -> tuple[Any, ...]:
     return tuple(found) if keep else (*found, None)
 
 
-def backward(
-    given: Arguments, out: Tensor, d_out: Tensor, d_cost: Tensor | None, *, saved: Any = None
-) -> list[Tensor]:
+def backward(given: Arguments, out: Tensor, d_out: Tensor, *, saved: Any = None) -> list[Tensor]:
     """The gradients of u, h0 and of each weight that is not None, in order. `saved` is what `forward` kept."""
     if given.backend == "cpu":
-        found = _on_cpu(given).backward(_array(out), _array(d_out), _array(d_cost))
+        found = _on_cpu(given).backward(_array(out), _array(d_out))
         return [torch.from_numpy(each) for each in (found.inputs, found.h0, *found.weights) if each is not None]
     with torch.cuda.device_of(given.u):
         arguments, options = _on_gpu(given)
         if saved is not None:
             options["saved"] = saved
-        above = (_whole(each) for each in (out, d_out, d_cost))
-        d_u, d_h0, gradients = _gpu_kernels(given).backward(*arguments, *above, **options)
+        kernels = _gpu_kernels(given)
+        d_u, d_h0, gradients = kernels.backward(*arguments, _whole(out), _whole(d_out), **options)
     return [_apart(each) for each in (d_u, d_h0, *gradients) if each is not None]
 
 

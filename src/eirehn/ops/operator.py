@@ -8,7 +8,7 @@ Rows lie as in a `PackedSequence`: N = sum(batch_sizes), B = batch_sizes[0].
     mask  (E, B, H)   dropout of `h` in `W_h h` and `W_ah h`
     and the weights as in `Weights`
 
-It returns `out` (E, N, H), `depth` (E, N) int64 and `cost` (E, N).
+It returns `out` (E, N, H) and `depth` (E, N) int64.
 """
 
 # No postponed annotations here: torch reads an operator's schema off them.
@@ -24,7 +24,7 @@ from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 from ..cells import EIREHNCell, RecurrentCell
 from ..cells.base import at_least_float32, traced, transformed
 from . import dispatch, kernels
-from .reference import Scan, by_step, gradients, masked_rows, unfused
+from .reference import Scan, by_step, masked_rows, unfused
 from .weights import Arguments, Weights, halved, weights_of
 
 if TYPE_CHECKING:
@@ -41,7 +41,6 @@ def fused_scan(
     reverse: bool,
     x_mask: Tensor | None,
     h_mask: Tensor | None,
-    with_cost: bool,
 ) -> Scan:
     """As `reference.scan`, by the kernels of `backend`, as one node of the autograd graph."""
     x = masked_rows(x, x_mask, batch_sizes)
@@ -51,19 +50,18 @@ def fused_scan(
         own = cell._parameters  # faster than getattr, which is needed only if they were replaced
         parameters = (own[name] if name in own else getattr(cell, name) for name in cell.parameter_names)
         call = CellCall(cell, batch_sizes, max_depth, reverse)
-        out, depth, cost = _over_members(call, (x.to(state.dtype), state, h_mask, *parameters))
+        out, depth = _over_members(call, (x.to(state.dtype), state, h_mask, *parameters))
     else:
         kind = cell.weight_update if isinstance(cell, EIREHNCell) else "none"
         options = (batch_sizes, kind, max_depth, reverse, backend)
-        out, depth, cost = _projected(cell, x, state, h_mask, options)
-    last = final_rows(out, batch_sizes, reverse)
-    return Scan(out, last, by_step(depth, batch_sizes), by_step(cost, batch_sizes) if with_cost else None)
+        out, depth = _projected(cell, x, state, h_mask, options)
+    return Scan(out, final_rows(out, batch_sizes, reverse), by_step(depth, batch_sizes))
 
 
 def _projected(
     cell: RecurrentCell, x: Tensor, state: Tensor, h_mask: Tensor | None, options: tuple[Any, ...]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """`out` (N, H), `depth` (N,) and `cost` (N,), the input projected by torch."""
+) -> tuple[Tensor, Tensor]:
+    """`out` (N, H) and `depth` (N,), the input projected by torch."""
     half = dispatch.runs_in_half(x)
     u = cell.project(x, keep_half=half)
     weights = weights_of(cell, cell.constants())
@@ -72,14 +70,14 @@ def _projected(
     # The kernels keep the state in float32; the backward pass reads the initial state again.
     first, mask = at_least_float32(state), None if h_mask is None else at_least_float32(h_mask)
     if not transformed() and not traced(x):
-        out, depth, cost = run(KernelCall(options), u, first, mask, *weights)
+        out, depth = run(KernelCall(options), u, first, mask, *weights)
     else:
         # One node of a traced graph, one call for all members under vmap.
-        out, depth, cost = (each[0] for each in recurrence(*_as_ensemble((u, first, mask, *weights)), *options))
-    return out.to(state.dtype), depth, cost
+        out, depth = (each[0] for each in recurrence(*_as_ensemble((u, first, mask, *weights)), *options))
+    return out.to(state.dtype), depth
 
 
-def _over_members(call: "CellCall", tensors: Sequence[Tensor | None]) -> tuple[Tensor, Tensor, Tensor]:
+def _over_members(call: "CellCall", tensors: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
     """`run`; under vmap all members of an ensemble in one call.
 
     This does by hand what the vmap rule of an autograd function does, which would take 0.4 ms.
@@ -99,8 +97,8 @@ def _over_members(call: "CellCall", tensors: Sequence[Tensor | None]) -> tuple[T
             folded = [None if each is None else each.flatten(0, 1) for each in stacked]
             whole = _over_members(call.of(members * call.members), folded)
             results = tuple(each.unflatten(0, (members, call.members)) for each in whole)
-    out, depth, cost = (_add_batch_dim(each, 0, level) for each in results)
-    return out, depth, cost
+    out, depth = (_add_batch_dim(each, 0, level) for each in results)
+    return out, depth
 
 
 def final_rows(out: Tensor, batch_sizes: list[int], reverse: bool) -> Tensor:
@@ -129,30 +127,26 @@ def _arguments(tensors: Iterable[Any], options: Iterable[Any]) -> Arguments:
 
 
 @torch.library.custom_op(
-    "eirehn::recurrence", mutates_args=(), schema=f"({_TENSORS}, {_OPTIONS}) -> (Tensor, Tensor, Tensor)"
+    "eirehn::recurrence", mutates_args=(), schema=f"({_TENSORS}, {_OPTIONS}) -> (Tensor, Tensor)"
 )
 def recurrence(u: Tensor, h0: Tensor, mask: Tensor | None, *rest: Any) -> tuple[Tensor, ...]:
-    return kernels.forward(_arguments((u, h0, mask, *rest[: TENSORS - 3]), rest[TENSORS - 3 :]))[:3]
+    return kernels.forward(_arguments((u, h0, mask, *rest[: TENSORS - 3]), rest[TENSORS - 3 :]))[:2]
 
 
 @torch.library.custom_op(
     "eirehn::recurrence_backward",
     mutates_args=(),
-    schema=f"({_TENSORS}, Tensor out, Tensor d_out, Tensor? d_cost, {_OPTIONS}) -> Tensor[]",
+    schema=f"({_TENSORS}, Tensor out, Tensor d_out, {_OPTIONS}) -> Tensor[]",
 )
 def recurrence_backward(*given: Any) -> list[Tensor]:
     """The gradients of u, h0 and of each weight that is not None, in order."""
-    return kernels.backward(_arguments(given[:TENSORS], given[TENSORS + 3 :]), *given[TENSORS : TENSORS + 3])
+    return kernels.backward(_arguments(given[:TENSORS], given[TENSORS + 2 :]), *given[TENSORS : TENSORS + 2])
 
 
 @recurrence.register_fake
-def _(u: Tensor, h0: Tensor, mask: Any, W_h: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _(u: Tensor, h0: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
     rows = u.shape[:2]
-    return (
-        u.new_empty(*rows, h0.size(-1), dtype=h0.dtype),
-        u.new_empty(rows, dtype=torch.int64),
-        u.new_empty(rows, dtype=torch.promote_types(h0.dtype, torch.float32)),  # as the gate
-    )
+    return u.new_empty(*rows, h0.size(-1), dtype=h0.dtype), u.new_empty(rows, dtype=torch.int64)
 
 
 @recurrence_backward.register_fake
@@ -162,17 +156,14 @@ def _(*arguments: Any) -> list[Tensor]:
     return [torch.empty_like(each, memory_format=torch.contiguous_format) for each in present]
 
 
-def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
-    ctx.set_materialize_grads(False)
+def _save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     ctx.save_for_backward(*inputs[:TENSORS], output[0])
     ctx.options = inputs[TENSORS:]
 
 
-def _differentiate(ctx: Any, d_out: Tensor | None, _: None, d_cost: Tensor | None) -> tuple[Any, ...]:
+def _differentiate(ctx: Any, d_out: Tensor, _: Any) -> tuple[Any, ...]:
     *tensors, out = ctx.saved_tensors
-    if d_out is None:
-        d_out = torch.zeros_like(out)
-    found = recurrence_backward(*tensors, out, d_out, d_cost, *ctx.options)
+    found = recurrence_backward(*tensors, out, d_out, *ctx.options)
     return (*_in_place(tensors, found), *[None] * len(ctx.options))
 
 
@@ -181,8 +172,8 @@ recurrence.register_autograd(_differentiate, setup_context=_save)
 
 def _save_backward(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(*inputs[: TENSORS + 3])
-    ctx.options = inputs[TENSORS + 3 :]
+    ctx.save_for_backward(*inputs[: TENSORS + 2])
+    ctx.options = inputs[TENSORS + 2 :]
 
 
 def _leaf(tensor: Tensor | None) -> Any:
@@ -191,16 +182,17 @@ def _leaf(tensor: Tensor | None) -> Any:
 
 def _differentiate_twice(ctx: Any, d_found: list[Tensor | None]) -> tuple[Any, ...]:
     """The gradient of the gradient, by the plain path: it is rare, and not worth a kernel."""
-    *tensors, _, d_out, d_cost = ctx.saved_tensors
+    *tensors, _, d_out = ctx.saved_tensors
     with torch.enable_grad():
         given = _arguments(map(_leaf, tensors), ctx.options)
-        tops = [_leaf(d_out), _leaf(d_cost)]
-        out, _, cost = unfused(given)
+        top = _leaf(d_out)
+        out, _ = unfused(given)
         below = [each for each in (given.u, given.h0, *given.weights) if each is not None]
-        first = gradients((out, cost), tops, below)
+        first = torch.autograd.grad(out, below, top, create_graph=True, materialize_grads=True)
         wanted = [(f, d) for f, d in zip(first, d_found, strict=True) if d is not None and f.requires_grad]
-        sources = [each for each in (*below, *tops) if each is not None]
-        second = torch.autograd.grad([f for f, _ in wanted], sources, [d for _, d in wanted], allow_unused=True)
+        second = torch.autograd.grad(
+            [f for f, _ in wanted], (*below, top), [d for _, d in wanted], allow_unused=True
+        )
     found = iter(second)
     return (
         next(found),
@@ -208,7 +200,7 @@ def _differentiate_twice(ctx: Any, d_found: list[Tensor | None]) -> tuple[Any, .
         None,
         *(None if each is None else next(found) for each in tensors[3:]),
         None,  # `out` is a function of the others, and was differentiated as such
-        *(None if each is None else next(found) for each in (d_out, d_cost)),
+        next(found),
         *[None] * len(ctx.options),
     )
 
@@ -232,7 +224,7 @@ def _fold(info: Any, dims: tuple[Any, ...], arguments: tuple[Any, ...]) -> list[
 @recurrence.register_vmap
 def _(info: Any, dims: tuple[Any, ...], *arguments: Any) -> tuple[Any, Any]:
     results = recurrence(*_fold(info, dims, arguments))
-    return tuple(each.unflatten(0, (info.batch_size, -1)) for each in results), (0, 0, 0)
+    return tuple(each.unflatten(0, (info.batch_size, -1)) for each in results), (0, 0)
 
 
 @recurrence_backward.register_vmap
@@ -245,22 +237,24 @@ class Call(Protocol):
     """A call of the recurrence without its tensors, which are the input, h0, the mask or None, and all weights."""
 
     def forward(self, tensors: Sequence[Any], *, backward_follows: bool) -> tuple[Sequence[Tensor], Any]:
-        """`out` (N, H), `depth` (N,) and `cost` (N,), and what `backward` needs to keep."""
+        """`out` (N, H) and `depth` (N,), and what `backward` needs to keep."""
 
-    def backward(self, kept: Any, tensors: Sequence[Any], *given: Any, with_x: bool) -> Sequence[Tensor | None]:
-        """The gradients of `tensors`, given `out`, `d_out` and `d_cost`."""
+    def backward(
+        self, kept: Any, tensors: Sequence[Any], out: Tensor, d_out: Tensor, *, with_x: bool
+    ) -> Sequence[Tensor | None]:
+        """The gradients of `tensors`."""
 
-    def differentiable(self, tensors: Sequence[Any], *given: Any) -> Sequence[Tensor | None]:
+    def differentiable(self, tensors: Sequence[Any], out: Tensor, d_out: Tensor) -> Sequence[Tensor | None]:
         """As `backward`, as differentiable functions of everything."""
 
 
-def run(call: Call, *tensors: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def run(call: Call, *tensors: Tensor | None) -> tuple[Tensor, Tensor]:
     """A call as one node of the autograd graph."""
     if torch.is_grad_enabled():
-        out, depth, cost = EagerRecurrence.apply(call, *tensors)  # type: ignore[no-untyped-call]  # torch's own
+        out, depth = EagerRecurrence.apply(call, *tensors)  # type: ignore[no-untyped-call]  # torch's own
     else:
-        (out, depth, cost), _ = call.forward(tensors, backward_follows=False)
-    return out, depth, cost
+        (out, depth), _ = call.forward(tensors, backward_follows=False)
+    return out, depth
 
 
 class EagerRecurrence(torch.autograd.Function):
@@ -271,27 +265,24 @@ class EagerRecurrence(torch.autograd.Function):
     and 0.75 ms by this, one time step of a stream 134 µs and 42 µs."""
 
     @staticmethod
-    def forward(ctx: Any, call: Call, *tensors: Any) -> tuple[Tensor, Tensor, Tensor]:
-        (out, depth, cost), ctx.kept = call.forward(tensors, backward_follows=any(ctx.needs_input_grad))
-        ctx.set_materialize_grads(False)
+    def forward(ctx: Any, call: Call, *tensors: Any) -> tuple[Tensor, Tensor]:
+        (out, depth), ctx.kept = call.forward(tensors, backward_follows=any(ctx.needs_input_grad))
         ctx.mark_non_differentiable(depth)
         ctx.save_for_backward(*tensors, out)
         ctx.call = call
-        return out, depth, cost
+        return out, depth
 
     @staticmethod
-    def backward(ctx: Any, d_out: Tensor | None, _: None, d_cost: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, d_out: Tensor, _: Any) -> tuple[Tensor | None, ...]:
         *tensors, out = ctx.saved_tensors
-        if d_out is None:
-            d_out = torch.zeros_like(out)
-        if any(each is not None and is_legacy_batchedtensor(each) for each in (d_out, d_cost)):
+        if is_legacy_batchedtensor(d_out):
             raise RuntimeError(
                 "the fused recurrences take one gradient at a time, not is_grads_batched=True (nor "
                 'vectorize=True): use torch.func.jacrev, or eirehn.use_backend("reference")'
             )
         if torch.is_grad_enabled():  # with create_graph=True
-            return None, *ctx.call.differentiable(tensors, out, d_out, d_cost)
-        return None, *ctx.call.backward(ctx.kept, tensors, out, d_out, d_cost, with_x=ctx.needs_input_grad[1])
+            return None, *ctx.call.differentiable(tensors, out, d_out)
+        return None, *ctx.call.backward(ctx.kept, tensors, out, d_out, with_x=ctx.needs_input_grad[1])
 
 
 class KernelCall:
@@ -306,13 +297,15 @@ class KernelCall:
         *results, kept = kernels.forward(given, keep=keep)
         return [each[0] for each in results], kept
 
-    def backward(self, kept: Any, tensors: Sequence[Any], *given: Any, with_x: bool) -> list[Tensor | None]:
+    def backward(
+        self, kept: Any, tensors: Sequence[Any], out: Tensor, d_out: Tensor, *, with_x: bool
+    ) -> list[Tensor | None]:
         arguments = _arguments(_as_ensemble(tensors), self.options)
-        found = kernels.backward(arguments, *_as_ensemble(given), saved=kept)
+        found = kernels.backward(arguments, out[None], d_out[None], saved=kept)
         return _in_place(tensors, [each[0] for each in found])
 
-    def differentiable(self, tensors: Sequence[Any], *given: Any) -> list[Tensor | None]:
-        found = recurrence_backward(*_as_ensemble((*tensors, *given)), *self.options)
+    def differentiable(self, tensors: Sequence[Any], out: Tensor, d_out: Tensor) -> list[Tensor | None]:
+        found = recurrence_backward(*_as_ensemble((*tensors, out, d_out)), *self.options)
         return _in_place(tensors, [each[0] for each in found])
 
 

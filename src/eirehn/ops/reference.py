@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -21,7 +21,7 @@ class Scan(NamedTuple):
     out: Tensor  # (N, H)
     state: Tensor  # (B, S): after the last step of each sample
     depth: Tensor  # (T, B) int64, 0 where a sample has ended
-    cost: Tensor | None  # (T, B)
+    cost: Tensor | None = None  # (T, B), as in `Step`
 
 
 def scan(
@@ -33,7 +33,6 @@ def scan(
     reverse: bool = False,
     x_mask: Tensor | None = None,
     h_mask: Tensor | None = None,
-    with_cost: bool = False,
 ) -> Scan:
     """Runs `cell` over `x` (N, X) from `state` (B, S).
 
@@ -49,7 +48,6 @@ def scan(
         max_depth=max_depth,
         reverse=reverse,
         h_mask=h_mask,
-        with_cost=with_cost,
     )
 
 
@@ -68,7 +66,6 @@ def steps(
     max_depth: int,
     reverse: bool,
     h_mask: Tensor | None,
-    with_cost: bool,
 ) -> Scan:
     """The loop over time, from projected inputs `u` (N, ·)."""
     batch = batch_sizes[0]
@@ -85,7 +82,6 @@ def steps(
             max_depth=max_depth,
             constants=constants,
             h_mask=None if h_mask is None else h_mask[:b],
-            with_cost=with_cost,
         )
         state = step.state if b == batch else torch.cat([step.state, state[b:]])
         outs.append(step.state[..., : cell.hidden_size])
@@ -113,7 +109,7 @@ def states_before(out: Tensor, batch_sizes: list[int], first: Tensor, *, reverse
     return torch.cat([before[t] for t in steps])
 
 
-def unfused(given: Arguments) -> tuple[Tensor, Tensor, Tensor]:
+def unfused(given: Arguments) -> tuple[Tensor, Tensor]:
     """As `eirehn::recurrence`, by the equations of the cells, one ensemble member after the other."""
     members = []
     for e in range(given.u.size(0)):
@@ -121,11 +117,11 @@ def unfused(given: Arguments) -> tuple[Tensor, Tensor, Tensor]:
             None if each is None else each[e] for each in (given.u, given.h0, given.mask, *given.weights)
         ]
         members.append(_member(given._replace(u=own[0], h0=own[1], mask=own[2], weights=Weights(*own[3:]))))
-    out, depth, cost = zip(*members, strict=True)
-    return torch.stack(out), torch.stack(depth), torch.stack(cost)
+    out, depth = zip(*members, strict=True)
+    return torch.stack(out), torch.stack(depth)
 
 
-def _member(given: Arguments) -> tuple[Tensor, Tensor, Tensor]:
+def _member(given: Arguments) -> tuple[Tensor, Tensor]:
     u, h0, mask, weights, _, kind, max_depth, reverse, _ = given
     batch_sizes, hidden = list(given.batch_sizes), h0.size(-1)
     names = ("W_h", "b", "W_ah", "W_z", "b_z", "P", "P_bar", "b_bar")
@@ -141,19 +137,10 @@ def _member(given: Arguments) -> tuple[Tensor, Tensor, Tensor]:
     else:
         cell = EIREHNCell(1, hidden, hyper_size=weights.z1.size(-1), weight_update=kind, device="meta")
     own = {f"cell.{name}": value for name, value in parameters.items() if value is not None}
-    options = {"max_depth": max_depth, "reverse": reverse, "h_mask": mask, "with_cost": True}
+    options = {"max_depth": max_depth, "reverse": reverse, "h_mask": mask}
     constants = Constants(weights.alpha, weights.beta, weights.z1)
     scan: Scan = torch.func.functional_call(Frame(cell), own, (steps, u, batch_sizes, h0, constants), options)
-    assert scan.cost is not None
-    return scan.out, in_rows(scan.depth, batch_sizes), in_rows(scan.cost, batch_sizes)
-
-
-def gradients(results: Sequence[Tensor], above: Sequence[Tensor | None], below: Sequence[Tensor]) -> Any:
-    """The gradients of `below`, given those of `out` and `cost`, as differentiable functions of everything."""
-    # At fixed depth the cost is a constant and has no graph.
-    pairs = [(y, d) for y, d in zip(results, above, strict=True) if d is not None and y.requires_grad]
-    outputs, tops = [y for y, _ in pairs], [d for _, d in pairs]
-    return torch.autograd.grad(outputs, below, tops, create_graph=True, materialize_grads=True)
+    return scan.out, in_rows(scan.depth, batch_sizes)
 
 
 def in_rows(values: Tensor, batch_sizes: list[int]) -> Tensor:

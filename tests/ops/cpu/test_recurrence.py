@@ -1,4 +1,4 @@
-"""The CPU kernels against the plain path: outputs, depth, cost and every gradient."""
+"""The CPU kernels against the plain path: outputs, depth and every gradient."""
 
 from __future__ import annotations
 
@@ -68,11 +68,6 @@ def test_gates_shut_from_the_start(system: str) -> None:
     assert torch.equal(results["out"], problem.h0.repeat(1, 3, 1))  # to the bit
 
 
-@pytest.mark.parametrize("system", ["paper", "RHN"])
-def test_without_a_gradient_of_the_cost(system: str) -> None:
-    check(make_problem(system, H=6, sizes=[20] * 3, with_cost=False))
-
-
 def test_an_rhn_may_be_cut_short() -> None:
     check(make_problem("RHN", H=6, sizes=[7] * 3, depth=4)._replace(depth=2))
 
@@ -97,7 +92,7 @@ def test_nan_stays_in_its_sample(system: str, where: str, sizes: list[int]) -> N
     assert torch.equal(dirty["out"].isnan(), expected.isnan())
     assert expected.isnan().any()
     others = np.concatenate([np.arange(b) for b in sizes]) != 3
-    for name in ("out", "depth", "cost", "d x"):
+    for name in ("out", "depth", "d x"):
         assert torch.equal(dirty[name][0, others], clean[name][0, others])
     assert torch.equal(dirty["d h0"][0, [0, 1, 2, 4]], clean["d h0"][0, [0, 1, 2, 4]])
 
@@ -107,7 +102,7 @@ def test_a_member_does_not_see_the_others() -> None:
     second = {name: each[1:2] for name, each in problem._asdict().items() if isinstance(each, Tensor)}
     alone = everything(problem._replace(cells=problem.cells[1:2], **second))
     together = everything(problem)
-    assert all(torch.equal(together[name][1:2], alone[name]) for name in ("out", "depth", "cost"))
+    assert all(torch.equal(together[name][1:2], alone[name]) for name in ("out", "depth"))
 
 
 @pytest.fixture
@@ -155,7 +150,7 @@ def test_tiles_of_half_the_lanes(system: str, monkeypatch: pytest.MonkeyPatch) -
     half = everything(cast(problem, torch.float32))
     assert spans == [8, 8]
     # To the bit, but for what is summed over samples.
-    assert all(torch.equal(whole[name], half[name]) for name in ("out", "depth", "cost", "d x", "d h0"))
+    assert all(torch.equal(whole[name], half[name]) for name in ("out", "depth", "d x", "d h0"))
     check(problem)
 
 

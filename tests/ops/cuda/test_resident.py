@@ -116,7 +116,7 @@ def test_compiles(kind: str, H: int, R: int) -> None:
     size = sizes(kind, H, Z=167, B=7, R=R)
     for name, chosen in zip(("forward", "backward"), planned(size), strict=True):
         assert chosen is not None
-        flags = {"MASKED": True, "REVERSE": False, "KEEP": True, "COSTED": True}
+        flags = {"MASKED": True, "REVERSE": False, "KEEP": True}
         numbers = constants(size, chosen, KINDS[kind][0], HOPPER[2], flags)
         code = source(name, numbers, dict.fromkeys(TYPES[name], "float"), text("hardware"))
         assert compiled(code, "sm_90")
@@ -189,7 +189,7 @@ class TestOnCPU:
             {"gates": "mixed", "H": 20, "Z": 10},
             {"gates": "shut", "H": 20, "Z": 10},
             {"kind": "RHN", "masked": True, "reverse": True, "sizes": (3, 2, 1)},
-            {"E": 2, "R": 1, "costed": False},
+            {"E": 2, "R": 1},
             slow({"masked": True, "reverse": True, "sizes": (3, 2, 1)}),
             slow({"H": 40, "Z": 30, "sizes": (8, 2), "R": 2}),  # more blocks than one of each kind
             slow({"kept": False, "launch": PHASES._replace(workspace=1), "sizes": (3, 3, 2, 1), "R": 2}),

@@ -54,7 +54,6 @@ def test_reverse(kind: str) -> None:
         pytest.param({"gates": "shut", "kept": True}, {}, id="gates shut"),
         pytest.param({"gates": "shut", "kind": "none"}, {}, id="gates shut, no hypernetwork"),
         pytest.param({"sizes": (2, 1), "R": 1}, {}, id="one inner step"),
-        pytest.param({"R": 2, "costed": False}, {}, id="no gradient of the cost", marks=pytest.mark.slow),
         pytest.param(
             {"H": 24, "Z": 17, "sizes": (17, 5), "R": 2, "E": 2, "masked": True}, {"block": 16},
             id="more samples than a tile", marks=pytest.mark.slow,

@@ -75,17 +75,13 @@ def test_time_in_chunks(reverse: bool) -> None:
     check(Case(launch=TILE._replace(workspace=2 * 4 * 3 * 3 * 40), reverse=reverse))
 
 
-def test_no_gradient_of_cost() -> None:
-    check(Case(costed=False, launch=TILE))
-
-
 @pytest.mark.parametrize("kernels", [triton, large], ids=["small", "large"])
 def test_no_samples(kernels: Any) -> None:
     """Nothing in, nothing out, and gradients of zero."""
     problem = make(Case(sizes=(1,)), DEVICE)
     arguments = (problem.u[:, :0], problem.h0[:, :0], problem.weights, problem.batch_sizes * 0, problem.offsets)
-    out, depth, cost = kernels.forward(*arguments, kind="paper", max_depth=3)
-    d_u, d_h0, grads = kernels.backward(*arguments, out, out, cost, kind="paper", max_depth=3)
+    out, depth = kernels.forward(*arguments, kind="paper", max_depth=3)
+    d_u, d_h0, grads = kernels.backward(*arguments, out, out, kind="paper", max_depth=3)
     assert (out.shape, depth.shape, d_u.shape, d_h0.shape) == ((1, 0, 3), (1, 0), (1, 0, 9), (1, 0, 3))
     assert not any(grad.any() for grad in grads if grad is not None)
 

@@ -31,17 +31,13 @@ from .simd import (
 
 
 @inner
-def add_cost(s, f, tile, d_out, d_cost, with_cost, row, count):
-    """Adds the gradients of the outputs of this time step: of the output, and of the mean gate (to row
-    `f.size + 2`)."""
+def add_gradient(s, f, tile, d_out, row, count):
+    """Adds the gradient of the output of this time step."""
     lanes = lane_count(tile)
     for lane in range(count):
         for i in range(s.H):
             at = f.dh + i * lanes + lane
             put(tile, at, get(tile, at) + get(d_out, (row + lane) * s.H + i))
-    for lane in range(lanes):
-        share = get(d_cost, row + lane) / s.H if with_cost and lane < count else 0.0
-        put(tile, f.size + 2 * lanes + lane, share)
 
 
 @inner
@@ -52,7 +48,6 @@ def update_back(s, w, f, packed, o, tile, r, d, h, sgz, acc_b):
     """
     H, lanes = s.H, lane_count(tile)
     half = H * lanes
-    share = load(tile, f.size + 2 * lanes)
     for i in range(H):
         at = i * lanes
         allowed, residual, opening = load(tile, d + at), load(tile, sgz + at), load(tile, sgz + half + at)
@@ -67,7 +62,7 @@ def update_back(s, w, f, packed, o, tile, r, d, h, sgz, acc_b):
         store(tile, acc_b + half + at, load(tile, acc_b + half + at) + d_pre_g)
         store(tile, f.dh + at, dh - g * dh)
         if s.elastic:
-            dd = where(allowed != 0.0, dg * opening + share, 0.0)
+            dd = where(allowed != 0.0, dg * opening, 0.0)
             fall = load(tile, f.fall + (r - 1) * f.H_step + at)
             dv = dd * (fall + spread(tile, packed, o + w.e_alpha + i))
             store(tile, f.acc_beta + at, load(tile, f.acc_beta + at) + dd)
@@ -273,7 +268,7 @@ def _state_before(s, f, tile, e, t, begin, count, known, reverse, sizes, starts,
 @inner
 def _sequence(
     s, w, g, f, packed, o, tile, mask, masked, reverse, e, begin, end, inputs, h0, sizes, starts, out, d_out,
-    d_cost, with_cost, d_inputs, with_inputs, d_h0, sums, slot,
+    d_inputs, with_inputs, d_h0, sums, slot,
 ):  # fmt: skip
     """Samples `begin` … `end − 1` of member e."""
     T, B, N, H, lanes = sizes.size, sizes[0], starts[sizes.size], s.H, lane_count(tile)
@@ -304,7 +299,7 @@ def _sequence(
         if reverse and t + 1 < T:
             known = max(min(sizes[t + 1], end) - begin, 0)
         _state_before(s, f, tile, e, t, begin, count, known, reverse, sizes, starts, N, h0, out)
-        add_cost(s, f, tile, d_out, d_cost, with_cost, row, count)
+        add_gradient(s, f, tile, d_out, row, count)
         bw = n_t if s.sets > 1 else n_w
         depth = time_step(s, w, f, f, packed, o, tile, masked, count, bw, n_z, r_step)
         if s.elastic:
@@ -333,7 +328,7 @@ def _sequence(
 
 def backward(
     s, w, g, f, half_f, packed, size, inputs, h0, mask, masked, sizes, starts, reverse, span, members, parts,
-    progress, patience, scratch, out, d_out, d_cost, with_cost, d_inputs, with_inputs, d_h0, sums,
+    progress, patience, scratch, out, d_out, d_inputs, with_inputs, d_h0, sums,
 ):  # fmt: skip
     """As `forward.forward`. Part k of member e adds to its own place in `sums` (members, parts, ·)."""
     B, whole = sizes[0], whole_tile(scratch)
@@ -351,12 +346,12 @@ def backward(
             if 2 * (end - begin) > lanes:
                 _sequence(
                     s, w, g, f, packed, o, whole, mask, masked, reverse, e, begin, end, inputs, h0, sizes, starts,
-                    out, d_out, d_cost, with_cost, d_inputs, with_inputs, d_h0, sums, slot,
+                    out, d_out, d_inputs, with_inputs, d_h0, sums, slot,
                 )  # fmt: skip
             else:
                 _sequence(
                     s, w, g, half_f, packed, o, half_tile(scratch), mask, masked, reverse, e, begin, end, inputs,
-                    h0, sizes, starts, out, d_out, d_cost, with_cost, d_inputs, with_inputs, d_h0, sums, slot,
+                    h0, sizes, starts, out, d_out, d_inputs, with_inputs, d_h0, sums, slot,
                 )  # fmt: skip
         fetch_add(progress, 1)
     rest(progress, members * parts, patience)

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from ...cells import EIREHNCell, RecurrentCell
 from ..dispatch import as_array, is_bare
-from ..reference import Frame, gradients, in_rows, scan
+from ..reference import Frame, Scan, scan
 from ..weights import Weights
 from . import runtime
 from .layout import KINDS, Shape, Single, shape_of, single_of
@@ -65,10 +65,10 @@ class CellCall:
         return self._tensors(results), (p, weights, recurrence)
 
     def backward(
-        self, kept: Any, tensors: Sequence[Tensor | None], *given: Tensor | None, with_x: bool
+        self, kept: Any, tensors: Sequence[Tensor | None], out: Tensor, d_out: Tensor, *, with_x: bool
     ) -> list[Tensor | None]:
         p, weights, recurrence = kept
-        found = recurrence.backward(*self._arrays(given), with_inputs=with_x)
+        found = recurrence.backward(*self._arrays((out, d_out)), with_inputs=with_x)
         gradients = gradients_of(p, weights, found)
         return self._tensors([found.inputs, found.h0, None, *(gradients[name] for name in self.names)])
 
@@ -83,26 +83,27 @@ class CellCall:
             return [None if each is None else torch.from_numpy(each) for each in arrays]
         return [None if each is None else torch.from_numpy(each[0]) for each in arrays]
 
-    def differentiable(self, tensors: Sequence[Any], *given: Tensor | None) -> list[Tensor | None]:
+    def differentiable(self, tensors: Sequence[Any], out: Tensor, d_out: Tensor) -> list[Tensor | None]:
         """As `backward`, by the plain path."""
         if self.members is None:
-            out, cost = self._plain(tensors)
+            out = self._plain(tensors)
         else:
             own = ([None if each is None else each[e] for each in tensors] for e in range(self.members))
-            out, cost = map(torch.stack, zip(*(self._plain(each) for each in own), strict=True))
+            out = torch.stack([self._plain(each) for each in own])
         x, h0, _, *values = tensors
         below = [each for each in (x, h0, *values) if each.requires_grad]
-        rest = iter(gradients((out, cost), given[1:], below))
+        rest = iter(torch.autograd.grad(out, below, d_out, create_graph=True, materialize_grads=True))
         found = [next(rest) if each.requires_grad else None for each in (x, h0, *values)]
         return [*found[:2], None, *found[2:]]
 
-    def _plain(self, tensors: Sequence[Tensor | None]) -> tuple[Tensor, Tensor]:
-        """`out` (N, H) and `cost` (N,) of one member."""
+    def _plain(self, tensors: Sequence[Tensor | None]) -> Tensor:
+        """`out` (N, H) of one member."""
         x, h0, mask, *values = tensors
         given: dict[str, Any] = {f"cell.{name}": value for name, value in zip(self.names, values, strict=True)}
-        options = {**self.options, "h_mask": mask, "with_cost": True}
-        run = torch.func.functional_call(Frame(self.cell), given, (scan, x, self.sizes.tolist(), h0), options)
-        return run.out, in_rows(run.cost, self.sizes.tolist())
+        options = {**self.options, "h_mask": mask}
+        whole = (scan, x, self.sizes.tolist(), h0)
+        found: Scan = torch.func.functional_call(Frame(self.cell), given, whole, options)
+        return found.out
 
 
 def prepared(p: Arrays) -> tuple[Weights[Array], Projection]:
@@ -229,8 +230,8 @@ def _stream_plan(
 def stream(
     kind: str, names: tuple[str, ...], tensors: Sequence[Tensor | None], *, max_depth: int, reverse: bool
 ) -> list[Tensor] | None:
-    """`out` (N, H), `depth` (N,) and `cost` (N,), from x (N, X), h0 (1, H) and the parameters of the cell; None if
-    the kernel cannot run."""
+    """`out` (N, H) and `depth` (N,), from x (N, X), h0 (1, H) and the parameters of the cell; None if the kernel
+    cannot run."""
     x, h0, mask, *values = tensors
     assert x is not None
     assert h0 is not None
@@ -251,11 +252,11 @@ def stream(
         return None
     inputs, state = as_array(x), as_array(h0)
     out = runtime.empty((len(inputs), plan.shape.H), inputs.dtype)
-    depth, cost = runtime.empty(len(inputs), np.int64), runtime.empty(len(inputs), inputs.dtype)
+    depth = runtime.empty(len(inputs), np.int64)
     raw, scratch = runtime.take(plan.places.size, inputs.dtype)
     runtime.kernels().one_sample(
         *plan, scratch, np.array(addresses, np.int64), inputs.dtype.type(LIMIT[inputs.dtype.itemsize]),
-        *(flat(inputs), flat(state), reverse, out.reshape(-1), depth, cost),
+        *(flat(inputs), flat(state), reverse, out.reshape(-1), depth),
     )  # fmt: skip
     runtime.give(raw)
-    return [torch.from_numpy(each) for each in (out, depth, cost)]
+    return [torch.from_numpy(each) for each in (out, depth)]

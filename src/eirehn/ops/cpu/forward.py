@@ -116,17 +116,15 @@ def local_decay(s, w, packed, o, tile, hm, u_a, alpha_t):
 
 
 @inner
-def gate(s, w, packed, o, tile, alpha_t, d_before, d, fall, r, count, cost):
-    """`d^r = max(β − fall, 0)`, whose sum over units is added to `cost`. Returns whether any unit of any sample is
-    open.
+def gate(s, w, packed, o, tile, alpha_t, d_before, d, fall, r, count, depth):
+    """`d^r = max(β − fall, 0)`. Adds 1 to the `depth` of samples with an open unit; returns whether there are any.
 
     At r > 1 a unit is open if it was at r−1 (`d_before`) and `d > 0`; at r = 1 also where d is NaN. So
     `d ≠ 0` means open at every r. Lanes without a sample are closed.
     """
     lanes = lane_count(tile)
     running = first_lanes(tile, count)
-    total, one = zeros(tile), zeros(tile) + 1.0
-    reached = zeros(tile)
+    reached, one = zeros(tile), zeros(tile) + 1.0
     for i in range(s.H):
         at = i * lanes
         v = of_unit(tile, packed, o + w.alpha, i) * (r - 1) + load(tile, alpha_t + at) * r
@@ -139,11 +137,9 @@ def gate(s, w, packed, o, tile, alpha_t, d_before, d, fall, r, count, cost):
             is_open = running & ((gap > 0.0) & (load(tile, d_before + at) != 0.0))
         gap = where(is_open, gap, 0.0)
         reached = where(is_open, one, reached)
-        total = total + gap
         store(tile, d + at, gap)
         store(tile, fall + at, fallen)
-    store(tile, cost, load(tile, cost) + total)
-    store(tile, cost + lanes, load(tile, cost + lanes) + reached)  # the depth
+    store(tile, depth, load(tile, depth) + reached)
     return any_lane(reached > 0.0)
 
 
@@ -263,7 +259,7 @@ def time_step(s, w, f, steps, packed, o, tile, masked, count, at, at_z, r_step):
         d, h = f.d + k * steps.d_step, f.h + k * steps.H_step
         if s.elastic:
             fall = f.fall + k * steps.H_step
-            if not gate(s, w, packed, o, tile, f.alpha_t, d - steps.d_step, d, fall, k + 1, count, f.size):
+            if not gate(s, w, packed, o, tile, f.alpha_t, d - steps.d_step, d, fall, k + 1, count, f.depth):
                 return k
         if k > 0:
             hm = read_state(s, f, steps, tile, masked, h, f.hm + (at + k * r_step) * steps.H_step)
@@ -280,27 +276,19 @@ def time_step(s, w, f, steps, packed, o, tile, masked, count, at, at_z, r_step):
 
 
 @inner
-def _write(s, tile, f, cost, row, count, out, depth, costs):
-    lanes = lane_count(tile)
+def _write(s, tile, f, row, count, out, depth):
     rows_out(tile, f.h, out, row * s.H, s.H, count, s.H)
     for lane in range(count):
-        if s.elastic:
-            put(depth, row + lane, int(get(tile, cost + lanes + lane)))
-            put(costs, row + lane, get(tile, cost + lane) / s.H)
-        else:
-            put(depth, row + lane, s.R)
-            put(costs, row + lane, s.R)
+        put(depth, row + lane, int(get(tile, f.depth + lane)) if s.elastic else s.R)
 
 
 @inner
 def _sequence(
-    s, w, f, packed, o, tile, e, begin, end, inputs, h0, mask, masked, sizes, starts, reverse, out, depth, costs
+    s, w, f, packed, o, tile, e, begin, end, inputs, h0, mask, masked, sizes, starts, reverse, out, depth
 ):  # fmt: skip
     """Samples `begin` … `end − 1` of member e."""
     T, B, N = sizes.size, sizes[0], starts[sizes.size]
-    lanes = lane_count(tile)
-    cost = f.size  # two rows behind the others: cost and depth
-    fill(tile, 0, f.size + 2 * lanes, 0.0)
+    fill(tile, 0, f.size, 0.0)
     rows_in(tile, f.h, h0, (e * B + begin) * s.H, s.H, end - begin, s.H)
     if masked:
         rows_in(tile, f.mask, mask, (e * B + begin) * s.H, s.H, end - begin, s.H)
@@ -313,14 +301,14 @@ def _sequence(
             continue
         row = e * N + starts[t] + begin
         project(s, w, packed, o, tile, inputs, row, count, f.x, f.u)
-        fill(tile, cost, 2 * lanes, 0.0)
+        fill(tile, f.depth, lane_count(tile), 0.0)
         time_step(s, w, f, NO_STEPS, packed, o, tile, masked, count, 0, 0, 0)
-        _write(s, tile, f, cost, row, count, out, depth, costs)
+        _write(s, tile, f, row, count, out, depth)
 
 
 def forward(
-    s, w, f, half_f, packed, size, inputs, h0, mask, masked, sizes, starts, reverse, span, members, parts,
-    progress, patience, scratch, out, depth, costs,
+    s, w, f, half_f, packed, size, inputs, h0, mask, masked, sizes, starts, reverse, span, members, parts, progress,
+    patience, scratch, out, depth,
 ):  # fmt: skip
     """Takes parts of the work until none is left; all workers run this at the same time.
 
@@ -343,12 +331,12 @@ def forward(
             if 2 * (end - begin) > lanes:
                 _sequence(
                     s, w, f, packed, o, whole, e, begin, end, inputs, h0, mask, masked, sizes, starts, reverse, out,
-                    depth, costs,
+                    depth,
                 )  # fmt: skip
             else:
                 _sequence(
                     s, w, half_f, packed, o, half_tile(scratch), e, begin, end, inputs, h0, mask, masked, sizes,
-                    starts, reverse, out, depth, costs,
+                    starts, reverse, out, depth,
                 )  # fmt: skip
         fetch_add(progress, 1)
     rest(progress, members * parts, patience)

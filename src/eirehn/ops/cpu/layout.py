@@ -55,20 +55,20 @@ Packed = namedtuple(
 )
 Forward = namedtuple(
     "Forward",
-    "h hm mask x u alpha_t d fall sgz wh wg wg1 c a tmp size z",
+    "h hm mask x u alpha_t d fall sgz wh wg wg1 c a tmp depth size z",
 )
 Steps = namedtuple("Steps", "H_step d_step H2_step G_step sgz_step z_step")
 NO_STEPS = Steps(0, 0, 0, 0, 0, 0)
 Single = namedtuple(
     "Single",
     "b b_a b_z b_bar alpha e_alpha beta W_h W_x W_ah W_ax W_zh W_zg W_z P P_bar h x u alpha_t d fall sg z z1 wh wg "
-    "wg1 c a tmp cost size",
+    "wg1 c a tmp depth size",
 )
 Backward = namedtuple(
     "Backward",
-    "mask u alpha_t h d fall wh wg1 wg c a dh dhm dsgz dz dc da dpre dalpha_t tmp dx acc_b acc_alpha acc_beta "
-    "acc_w1 acc_z1 acc_bz acc_bbar acc_ba acc_end hm dwh sgz dzp z dwg hp du x size capacity H_step d_step H2_step "
-    "G_step sgz_step z_step U_step X_step",
+    "mask u alpha_t h d fall wh wg1 wg c a dh dhm dsgz dz dc da dpre dalpha_t tmp dx depth acc_b acc_alpha "
+    "acc_beta acc_w1 acc_z1 acc_bz acc_bbar acc_ba acc_end hm dwh sgz dzp z dwg hp du x size capacity H_step "
+    "d_step H2_step G_step sgz_step z_step U_step X_step",
 )
 Sums = namedtuple("Sums", "W_h W_ah W_z P b alpha beta w1 z1 b_z b_bar W_x b_a size")
 
@@ -167,6 +167,7 @@ def forward_of(s: Shape) -> Forward:
         "c": 2 * H if Z else 0,
         "a": 2 * H if Z else 0,
         "tmp": padded(Z),
+        "depth": 1,
     }
     offsets = _place({name: n * s.lanes for name, n in rows.items()})
     return Forward(**offsets, z=offsets["sgz"] + 2 * H * s.lanes)
@@ -217,7 +218,7 @@ def single_of(s: Shape) -> Single:
         "c": 2 * h,
         "a": 2 * h,
         "tmp": z,
-        "cost": 2,
+        "depth": 1,
     }
     return Single(**_place({name: n * s.lanes for name, n in needed.items()}))
 
@@ -267,6 +268,7 @@ def backward_of(s: Shape) -> Backward:
         "dalpha_t": H,
         "tmp": padded(Z),
         "dx": padded(s.X),
+        "depth": 1,
         "acc_b": s.sets * 2 * H,
         "acc_alpha": H,
         "acc_beta": H,

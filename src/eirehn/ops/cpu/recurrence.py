@@ -49,7 +49,6 @@ class Projection(NamedTuple):
 class Result(NamedTuple):
     out: Array  # (E, N, H)
     depth: Array  # (E, N) int64
-    cost: Array  # (E, N): the mean over units of Σ_r d^r
 
 
 class Gradients(NamedTuple):
@@ -229,8 +228,7 @@ class Recurrence:
         rows = plan.members, self.rows
         out = runtime.empty((*rows, s.H), self.dtype)
         depth = runtime.empty(rows, np.int64)
-        cost = runtime.empty(rows, self.dtype)
-        results = out.reshape(-1), depth.reshape(-1), cost.reshape(-1)
+        results = out.reshape(-1), depth.reshape(-1)
         raw, packed = self._packed(backward_follows)
         kernel, size, data = runtime.kernels().forward, packed.size // plan.members, self.data
         workers, span, tiles = self._shared_out(1.0)
@@ -238,24 +236,20 @@ class Recurrence:
         def take_part(*work: Any) -> None:
             kernel(s, plan.packed, *f, packed, size, *data, span, *work, *results)
 
-        self._run(workers, tiles, f[0].size + 2 * s.lanes, take_part)
+        self._run(workers, tiles, f[0].size, take_part)
         if backward_follows:
             self.kept = raw, packed
         else:
             runtime.give(raw)
-        return Result(out, depth, cost)
+        return Result(out, depth)
 
-    def backward(self, out: Array, d_out: Array, d_cost: Array | None, *, with_inputs: bool = True) -> Gradients:
-        """The gradients, from the `out` of `forward` and the gradients of `out` and `cost`; None for the inputs if
-        they are None."""
+    def backward(self, out: Array, d_out: Array, *, with_inputs: bool = True) -> Gradients:
+        """The gradients, from the `out` of `forward` and its gradient."""
         plan = self.plan
         s, f, g = plan.shape, plan.backward, plan.sums
         for name, given in (("out", out), ("d_out", d_out)):
             check_shape(name, given.shape, (plan.members, self.rows, s.H))
             check_dtype(name, given, self.dtype)
-        if d_cost is not None:
-            check_dtype("d_cost", d_cost, self.dtype)
-            check_shape("d_cost", d_cost.shape, (plan.members, self.rows))
         d_inputs = runtime.empty(self.shapes[0], self.dtype) if with_inputs or s.X == 0 else None
         d_h0 = runtime.empty(self.shapes[1], self.dtype)
         workers, span, tiles = self._shared_out(4.0)
@@ -264,8 +258,9 @@ class Recurrence:
         kept, self.kept = self.kept, None  # there is none when backward runs a second time
         raw, packed = kept or self._packed(True)
         kernel, size, data = runtime.kernels().backward, packed.size // plan.members, self.data
-        given_too = flat(out), flat(d_out), self.none if d_cost is None else flat(d_cost), d_cost is not None
-        results = (
+        more = (
+            flat(out),
+            flat(d_out),
             self.none if d_inputs is None else d_inputs.reshape(-1),
             d_inputs is not None,
             d_h0.reshape(-1),
@@ -273,9 +268,9 @@ class Recurrence:
         )
 
         def take_part(*work: Any) -> None:
-            kernel(s, plan.packed, g, *f, packed, size, *data, span, *work, *given_too, *results)
+            kernel(s, plan.packed, g, *f, packed, size, *data, span, *work, *more)
 
-        self._run(workers, parts, f[0].size + 3 * s.lanes, take_part)
+        self._run(workers, parts, f[0].size, take_part)
         gradients = [None if shape is None else runtime.empty(shape, self.dtype) for shape in self.shapes[2]]
         targets = [self.none if gradient is None else gradient.reshape(-1) for gradient in gradients]
         _, _, _, alpha, _, z1, _, _, _, P, P_bar, *_ = self.flat

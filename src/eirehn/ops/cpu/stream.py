@@ -30,7 +30,6 @@ from .simd import (
     intp,
     itemsize,
     lane_count,
-    lane_sum,
     load,
     put,
     register_tile,
@@ -226,9 +225,8 @@ def _time_step(s, units, f, tile, addresses):
         copy_rows(tile, f.z1, f.z, units.Z)
         fill(tile, f.c, 2 * width, 0.0)
         fill(tile, f.a, 2 * width, 1.0)
-    fill(tile, f.cost, 2 * lanes, 0.0)
     for r in range(1, s.R + 1):
-        if s.elastic and not gate(units, f, tile, 0, tile, f.alpha_t, f.d, f.d, f.fall, r, lanes, f.cost):
+        if s.elastic and not gate(units, f, tile, 0, tile, f.alpha_t, f.d, f.d, f.fall, r, lanes, f.depth):
             return r - 1
         wg = f.wg1
         if r > 1 and s.kind != NONE:
@@ -244,7 +242,7 @@ def _time_step(s, units, f, tile, addresses):
     return s.R
 
 
-def one_sample(s, units, f, scratch, addresses, limit, inputs, h0, reverse, out, depth, costs):
+def one_sample(s, units, f, scratch, addresses, limit, inputs, h0, reverse, out, depth):
     """All time steps of one sample.
 
     `units`: as `s`, with H and Z the rows of a vector of so many units. `addresses`: of the parameters, in the
@@ -259,4 +257,3 @@ def one_sample(s, units, f, scratch, addresses, limit, inputs, h0, reverse, out,
         copy(inputs, t * s.X, s.X, tile, f.x)
         depth[t] = _time_step(s, units, f, tile, addresses)
         copy(tile, f.h, s.H, out, t * s.H)
-        put(costs, t, lane_sum(load(tile, f.cost)) / s.H if s.elastic else s.R)

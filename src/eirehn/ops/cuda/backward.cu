@@ -20,7 +20,6 @@ struct Arguments {
     const float* alphas;
     const int* flags;
     const Outward* d_out;
-    const Price* d_cost;
     Input* d_u;
     const float* ew;
     bf16* grads;
@@ -164,11 +163,10 @@ __device__ void run_units(const Arguments& given) {
         next = running(given, i - 1);
         const int64 packed = now.start + b;
         const bool live = inside && b < now.size;
-        float d_last = 0.0f, alpha_t = 0.0f, share = 0.0f;
+        float d_last = 0.0f, alpha_t = 0.0f;
         if (live) {
             d_last = get(given.d_out, packed * H + n);
             if (ELASTIC) alpha_t = given.alphas[packed * H + n];
-            if (COSTED) share = get(given.d_cost, packed) / H;
         }
         // The weight gradients read the rows of inner steps that were not taken, too.
         for (int r = R; mine && r > now.last; r--) {
@@ -223,7 +221,7 @@ __device__ void run_units(const Arguments& given) {
                 const float dg = open ? dh * (x.s - x.h) : 0.0f;
                 ds = open ? dh * g : 0.0f;
                 dg_hat = open ? dg * d : 0.0f;
-                dd = open ? dg * x.g_hat + share : 0.0f;
+                dd = open ? dg * x.g_hat : 0.0f;
                 if (open) dh *= 1.0f - g;
                 d_growth = -e_alpha * dd;
                 d_v = d_growth * (growth + 1.0f);

@@ -28,7 +28,7 @@ ORDER = {
     ),
     "backward": (
         "mask", "W_h", "W_ah", "W_zs", "W_z", "P", "P_bar", "alpha", "beta", "batch_sizes", "offsets", "alphas",
-        "flags", "d_out", "d_cost", "d_u", "ew", "grads", "carry", "sums", "board", "counters", "others",
+        "flags", "d_out", "d_u", "ew", "grads", "carry", "sums", "board", "counters", "others",
     ),
 }  # fmt: skip
 _COUNTERS = 64  # the two in use lie on lines of their own
@@ -41,7 +41,7 @@ _TYPES = {torch.float32: "float", torch.bfloat16: "bf16"}
 # What each pass calls the types of its arguments, and the arguments that have them.
 TYPES: dict[str, dict[str, tuple[str, ...]]] = {
     "forward": {"Input": ("u",), "Dropout": ("mask",), "Bias": ("b", "b_z", "b_bar"), "Output": ("out",)},
-    "backward": {"Input": ("d_u",), "Dropout": ("mask",), "Outward": ("d_out",), "Price": ("d_cost",)},
+    "backward": {"Input": ("d_u",), "Dropout": ("mask",), "Outward": ("d_out",)},
 }
 
 
@@ -60,8 +60,7 @@ def run_pass(name: str, size: Sizes, update: int, given: Given, *, reverse: bool
     chosen = plan(size, machine.processors, machine.memory, machine.threads, backward=backward)
     if chosen is None:
         return f"the {name} pass does not fit on the chip"
-    more = {"MASKED": given["mask"] is not None, "REVERSE": reverse}
-    more |= {"COSTED": size.elastic and given["d_cost"] is not None} if backward else {"KEEP": keep}
+    more = {"MASKED": given["mask"] is not None, "REVERSE": reverse, "KEEP": keep}
     numbers = constants(size, chosen, update, machine.threads, more)
     kernel = _kernel(machine, name, chosen.memory, tuple(numbers.items()), tuple(types.items()))
     if isinstance(kernel, str):

@@ -35,10 +35,10 @@ from .pieces import (
 def backward_kernel(
     u, h0, mask,
     W_h, b, W_ah, alpha, beta, z1, W_zs, W_z, b_z, P, P_bar, b_bar,
-    batch_sizes, offsets, out, d_out, d_cost, d_u, d_h, scratch, work, sums,
+    batch_sizes, offsets, out, d_out, d_u, d_h, scratch, work, sums,
     N, B, T, R, SETS, M, low, high,
     H: tl.constexpr, Z: tl.constexpr, HP: tl.constexpr, ZP: tl.constexpr, BB: tl.constexpr, KIND: tl.constexpr,
-    ELASTIC: tl.constexpr, OWN: tl.constexpr, MASKED: tl.constexpr, COSTED: tl.constexpr, REVERSE: tl.constexpr,
+    ELASTIC: tl.constexpr, OWN: tl.constexpr, MASKED: tl.constexpr, REVERSE: tl.constexpr,
     RESIDENT: tl.constexpr, PRECISION: tl.constexpr, GRAD: tl.constexpr, WIDTH: tl.constexpr,
 ):
     """Time steps `low` to `high`. `d_h` (E, B, H) holds the gradient of the state, coming and going.
@@ -64,8 +64,6 @@ def backward_kernel(
     d_u += member * N * U
     out += member * N * H
     d_out += member * N * H
-    if COSTED:
-        d_cost += member * N
     work += member * R * M * WIDTH
     scratch += program * R * BB * SCRATCH
     W_h += member * SETS * 2 * H * H
@@ -132,15 +130,13 @@ def backward_kernel(
         x_s = tl.load(u + x, mask=keep, other=0.0).to(tl.float32)
         x_g = tl.load(u + x + H, mask=keep, other=0.0).to(tl.float32)
         dh += tl.load(d_out + n[:, None] * H + col[None, :], mask=keep, other=0.0).to(tl.float32)
-        if COSTED:
-            dd_cost = (tl.load(d_cost + n, mask=live, other=0.0).to(tl.float32) / H)[:, None]
         if ELASTIC:
             u_a = tl.load(u + x + 2 * H, mask=keep, other=0.0).to(tl.float32)
             if not RESIDENT:
                 W_a = matrix(W_ah, H, H, H, HP, HP, BB)
             mh = h * m if MASKED else h
             alpha_t = tl.sigmoid(times_t(mh, W_a, BB, PRECISION) + u_a)
-            count, _ = open_steps(a_row, e_alpha, b_row, alpha_t, keep, R)
+            count = open_steps(a_row, e_alpha, b_row, alpha_t, keep, R)
             last = tl.max(tl.max(count, axis=1), axis=0)
         else:
             last = R
@@ -251,8 +247,6 @@ def backward_kernel(
                 dh = tl.where(is_open, dh * (1.0 - g), dh)
                 dg_hat = dg * d
                 dd = dg * g_hat
-                if COSTED:
-                    dd = tl.where(is_open, dd + dd_cost, 0.0)
                 d_growth = -e_alpha * dd
                 d_v = d_growth * (growth + 1.0)
                 sum_beta += dd

@@ -61,7 +61,7 @@ def step_inputs(
 def forward_kernel(
     u, h0, mask,
     W_h, b, W_ah, alpha, beta, z1, W_zs, W_z, b_z, P, P_bar, b_bar,
-    batch_sizes, offsets, out, depth, cost,
+    batch_sizes, offsets, out, depth,
     N, B, T, R, SETS, nil,
     H: tl.constexpr, Z: tl.constexpr, HP: tl.constexpr, ZP: tl.constexpr, BB: tl.constexpr, KIND: tl.constexpr,
     ELASTIC: tl.constexpr, OWN: tl.constexpr, MASKED: tl.constexpr, REVERSE: tl.constexpr,
@@ -80,7 +80,6 @@ def forward_kernel(
     u += member * N * U
     out += member * N * H
     depth += member * N
-    cost += member * N
     W_h += member * SETS * 2 * H * H
     b += member * SETS * 2 * H
     state = (member * B + rows)[:, None] * H + col[None, :]
@@ -140,10 +139,9 @@ def forward_kernel(
                 W_a = matrix(W_ah, H, H, H, HP, HP, BB)
             mh = h * m if MASKED else h
             alpha_t = tl.sigmoid(times_t(mh, W_a, BB, PRECISION) + u_a)
-            count, total = open_steps(a_row, e_alpha, b_row, alpha_t, keep, R)
+            count = open_steps(a_row, e_alpha, b_row, alpha_t, keep, R)
             taken = tl.max(count, axis=1)  # (BB,)
             last = tl.max(taken, axis=0)
-            tl.store(cost + n, tl.sum(total, axis=1) / H, mask=live)
             tl.store(depth + n, taken.to(tl.int64), mask=live)
         else:
             last = R

@@ -98,9 +98,8 @@ def forward(
     reverse: bool = False,
     out_dtype: torch.dtype | None = None,
     launch: Launch | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Runs E networks over packed sequences; returns `out` (E, N, H), `depth` (E, N) int64 and `cost` (E, N)
-    float32.
+) -> tuple[Tensor, Tensor]:
+    """Runs E networks over packed sequences; returns `out` (E, N, H) and `depth` (E, N) int64.
 
     Args:
         u: (E, N, 3H), `[W_x x | W_ax x + b_a]` in packed rows; RHN and SRHN (E, N, 2H).
@@ -117,17 +116,15 @@ def forward(
     launch = launch or default_launch(size.E, size.B, size.H, dtype=weights.W_h.dtype)
     out = u.new_empty((size.E, size.N, size.H), dtype=out_dtype or u.dtype)
     depth = torch.empty((size.E, size.N), dtype=torch.int64, device=u.device)
-    cost = torch.empty((size.E, size.N), dtype=torch.float32, device=u.device)
     if not elastic:
         depth.fill_(max_depth)
-        cost.fill_(max_depth)
     if size.N == 0:
-        return out, depth, cost
+        return out, depth
     _launch(
         forward_kernel,
         (-(-size.B // launch.block), size.E),
         launch,
-        [u, h0, mask, *weights, batch_sizes, offsets, out, depth, cost],
+        [u, h0, mask, *weights, batch_sizes, offsets, out, depth],
         [size.N, size.B, size.T, max_depth, size.sets, 0],
         size,
         KIND=update,
@@ -136,7 +133,7 @@ def forward(
         MASKED=mask is not None,
         REVERSE=reverse,
     )
-    return out, depth, cost
+    return out, depth
 
 
 def backward(
@@ -147,7 +144,6 @@ def backward(
     offsets: Tensor,
     out: Tensor,
     d_out: Tensor,
-    d_cost: Tensor | None,
     *,
     kind: str,
     max_depth: int,
@@ -156,7 +152,7 @@ def backward(
     launch: Launch | None = None,
 ) -> tuple[Tensor, Tensor, Weights[Tensor]]:
     """The gradients of `u`, `h0` and the weights, each in the dtype of what it belongs to, given `forward`'s
-    arguments and `out`, and the gradients `d_out` (E, N, H) and `d_cost` (E, N), None for none."""
+    arguments and `out`, and its gradient `d_out` (E, N, H)."""
     from .backward_kernel import backward_kernel
 
     update, elastic, own = KINDS[kind]
@@ -183,14 +179,13 @@ def backward(
             backward_kernel,
             (programs, size.E),
             launch,
-            [u, h0, mask, *weights, batch_sizes, offsets, out, d_out, d_cost, d_u, d_h, scratch, work, sums],
+            [u, h0, mask, *weights, batch_sizes, offsets, out, d_out, d_u, d_h, scratch, work, sums],
             [size.N, size.B, size.T, max_depth, size.sets, rows, low, min(low + chunk, size.T)],
             size,
             KIND=update,
             ELASTIC=elastic,
             OWN=own,
             MASKED=mask is not None,
-            COSTED=elastic and d_cost is not None,
             REVERSE=reverse,
             GRAD=table.grad,
             WIDTH=table.width,

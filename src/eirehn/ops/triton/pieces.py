@@ -54,20 +54,18 @@ def gate_growth(alpha, alpha_t, r):
 
 @triton.jit
 def open_steps(alpha, e_alpha, beta, alpha_t, keep, R):
-    """For how many inner steps each unit is open, and its `Σ_r d^r`: known before the first of them.
+    """For how many inner steps each unit is open: known before the first of them.
 
     A NaN gate counts as open at r = 1, so that the NaN reaches the state, and as closed after.
     """
     d = beta - e_alpha * gate_growth(alpha, alpha_t, tl.full((), 1, tl.int32))
     is_open = keep & ~(d <= 0.0)
     count = is_open.to(tl.int32)
-    total = tl.where(is_open, d, 0.0)
     for r in range(2, R + 1):
         d = beta - e_alpha * gate_growth(alpha, alpha_t, tl.full((), 0, tl.int32) + r)
         is_open = is_open & (d > 0.0)
         count += is_open.to(tl.int32)
-        total += tl.where(is_open, d, 0.0)
-    return count, total
+    return count
 
 
 @triton.jit

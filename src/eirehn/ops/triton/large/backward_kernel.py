@@ -25,12 +25,11 @@ from .pieces import add, fetch, grid_barrier, product, put, row
 # fmt: off
 @triton.jit
 def unit_phase(
-    pid, programs, size, start, i, r, R, last, mask, W_h, W_zs, alpha, beta, alphas, d_out, d_cost,
-    d_u, ew, grads, carry, sums, B,
+    pid, programs, size, start, i, r, R, last, mask, W_h, W_zs, alpha, beta, alphas, d_out, d_u,
+    ew, grads, carry, sums, B,
     H: tl.constexpr, HP: tl.constexpr, ZP: tl.constexpr, WIDTH: tl.constexpr, GRADS: tl.constexpr,
-    KIND: tl.constexpr, ELASTIC: tl.constexpr, OWN: tl.constexpr, MASKED: tl.constexpr, COSTED: tl.constexpr,
-    BB: tl.constexpr, BU: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr,
-    STAGES: tl.constexpr, PRECISION: tl.constexpr,
+    KIND: tl.constexpr, ELASTIC: tl.constexpr, OWN: tl.constexpr, MASKED: tl.constexpr, BB: tl.constexpr,
+    BU: tl.constexpr, BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr,
 ):
     """The gradients of the state and [s ĝ] of a unit from the inner step after, and from them those of its
     products."""
@@ -116,9 +115,6 @@ def unit_phase(
                 dh = tl.where(is_open, dh * (1.0 - g), dh)
                 dg_hat = dg * d
                 dd = dg * g_hat
-                if COSTED:
-                    share = tl.load(d_cost + packed, mask=live, other=0.0).to(tl.float32) / H
-                    dd = tl.where(is_open, dd + share[:, None], 0.0)
                 d_growth = -e_alpha * dd
                 d_v = d_growth * (growth + 1.0)
                 d_alpha_t += number * d_v
@@ -201,12 +197,12 @@ def hyper_back_phase(
 # fmt: off
 @triton.jit(do_not_specialize=["B", "T", "R", "step", "depth"])
 def backward_kernel(
-    mask, W_h, W_zs, W_p, alpha, beta, batch_sizes, offsets, alphas, flags, d_out, d_cost, d_u,
-    ew, grads, carry, sums, counter, B, T, R, step, depth,
+    mask, W_h, W_zs, W_p, alpha, beta, batch_sizes, offsets, alphas, flags, d_out, d_u, ew, grads, carry, sums,
+    counter, B, T, R, step, depth,
     PHASE: tl.constexpr, H: tl.constexpr, HP: tl.constexpr, ZP: tl.constexpr, WIDTH: tl.constexpr,
     GRADS: tl.constexpr, KIND: tl.constexpr, ELASTIC: tl.constexpr, OWN: tl.constexpr, MASKED: tl.constexpr,
-    COSTED: tl.constexpr, REVERSE: tl.constexpr, BB: tl.constexpr, BU: tl.constexpr, BZ: tl.constexpr,
-    BK: tl.constexpr, SPLIT: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr, SPIN: tl.constexpr,
+    REVERSE: tl.constexpr, BB: tl.constexpr, BU: tl.constexpr, BZ: tl.constexpr, BK: tl.constexpr,
+    SPLIT: tl.constexpr, STAGES: tl.constexpr, PRECISION: tl.constexpr, SPIN: tl.constexpr,
 ):
     """PHASE 0: the whole sequence; 1 and 2: one phase of one inner step, as in `forward_kernel`."""
     # fmt: on
@@ -226,9 +222,8 @@ def backward_kernel(
             while r >= 1:
                 unit_phase(
                     pid, programs, size, start, i, r, R, last, mask, W_h, W_zs, alpha, beta, alphas,
-                    d_out, d_cost, d_u, ew, grads, carry, sums, B,
-                    H, HP, ZP, WIDTH, GRADS, KIND, ELASTIC, OWN, MASKED, COSTED, BB, BU, BK, SPLIT, STAGES,
-                    PRECISION,
+                    d_out, d_u, ew, grads, carry, sums, B,
+                    H, HP, ZP, WIDTH, GRADS, KIND, ELASTIC, OWN, MASKED, BB, BU, BK, SPLIT, STAGES, PRECISION,
                 )  # fmt: skip
                 arrivals += programs
                 grid_barrier(counter, arrivals, SPIN)
@@ -252,9 +247,8 @@ def backward_kernel(
             if PHASE == 1:
                 unit_phase(
                     pid, programs, size, start, step, depth, R, last, mask, W_h, W_zs, alpha, beta, alphas,
-                    d_out, d_cost, d_u, ew, grads, carry, sums, B,
-                    H, HP, ZP, WIDTH, GRADS, KIND, ELASTIC, OWN, MASKED, COSTED, BB, BU, BK, SPLIT, STAGES,
-                    PRECISION,
+                    d_out, d_u, ew, grads, carry, sums, B,
+                    H, HP, ZP, WIDTH, GRADS, KIND, ELASTIC, OWN, MASKED, BB, BU, BK, SPLIT, STAGES, PRECISION,
                 )  # fmt: skip
             else:
                 hyper_back_phase(

@@ -175,7 +175,7 @@ def update_phase(
                 if r == 1:
                     alpha_t = tl.sigmoid(Wa + u_a)
                     tl.store(at, alpha_t, mask=keep)
-                    count, _ = open_steps(a_row, e_alpha, b_row, alpha_t, keep, R)
+                    count = open_steps(a_row, e_alpha, b_row, alpha_t, keep, R)
                     tl.atomic_max(flag, tl.max(tl.max(count, axis=1), axis=0), sem="relaxed")
                 else:
                     alpha_t = fetch(at, keep)

@@ -26,8 +26,7 @@ from .weights import (
 )
 
 _BACKWARD_ORDER = (
-    "alpha", "beta", "batch_sizes", "offsets", "alphas", "flags", "d_out", "d_cost", "d_u", "ew", "grads", "carry",
-    "sums",
+    "alpha", "beta", "batch_sizes", "offsets", "alphas", "flags", "d_out", "d_u", "ew", "grads", "carry", "sums",
 )  # fmt: skip
 
 
@@ -64,16 +63,14 @@ def forward(
     keep: bool = False,
     cuda: bool = False,
 ) -> Any:
-    """As `triton.forward`: `out` (E, N, H), `depth` (E, N) int64 and `cost` (E, N) float32, and with `keep`
-    behind them what `backward` takes as `saved`. Members of an ensemble run one after the other. With `cuda` the
-    kernels of `ops.cuda` make the passes that they can; the memory they work in is the same."""
+    """As `triton.forward`, and with `keep` also what `backward` takes as `saved`. Members of an ensemble run one
+    after the other. With `cuda` the kernels of `ops.cuda` run the passes that they can, in the same memory."""
     from .pieces import depth_kernel
 
     size = sizes_of(u, h0, weights, batch_sizes, kind, max_depth)
     E = h0.size(0)
     out = torch.empty((E, size.N, size.H), dtype=out_dtype or u.dtype, device=u.device)
     depth = torch.full((E, size.N), max_depth, dtype=torch.int64, device=u.device)
-    cost = torch.full((E, size.N), float(max_depth), dtype=torch.float32, device=u.device)
     saved = buffers(E, weights, size, keep)
     launch = launch or default_launch(weights.W_h.dtype)
     for e in range(E if size.N > 0 else 0):
@@ -84,9 +81,9 @@ def forward(
         if size.elastic:
             block = min(2048, max(16, 1 << (size.H - 1).bit_length()))
             depth_kernel[(size.N,)](
-                saved.alphas[e], own.alpha, own.beta, depth[e], cost[e], max_depth, H=size.H, BLOCK=block
+                saved.alphas[e], own.alpha, own.beta, depth[e], max_depth, H=size.H, BLOCK=block
             )
-    return (out, depth, cost, saved) if keep else (out, depth, cost)
+    return (out, depth, saved) if keep else (out, depth)
 
 
 def backward(
@@ -97,7 +94,6 @@ def backward(
     offsets: Tensor,
     out: Tensor,
     d_out: Tensor,
-    d_cost: Tensor | None,
     *,
     kind: str,
     max_depth: int,
@@ -119,9 +115,8 @@ def backward(
     for e in range(h0.size(0)):
         own, dropout = member(weights, e), None if mask is None else mask[e]
         call = Call(u[e], h0[e], own, dropout, batch_sizes, offsets, out[e], size, kind, reverse, launch, cuda)
-        above = d_out[e], None if d_cost is None else d_cost[e]
         kept = None if saved is None else Saved(*(each[e] for each in saved))
-        members.append(_run_backward(call, *above, d_u[e], kept))
+        members.append(_run_backward(call, d_out[e], d_u[e], kept))
     d_h0 = _stack([each for each, _ in members])
     names = members[0][1].keys()
     return d_u, d_h0, Weights(**{name: _stack([each[name] for _, each in members]) for name in names})
@@ -182,9 +177,7 @@ def _run_forward(call: Call, saved: Saved, keep: bool) -> None:
     )
 
 
-def _run_backward(
-    call: Call, d_out: Tensor, d_cost: Tensor | None, d_u: Tensor, saved: Saved | None
-) -> tuple[Tensor, dict[str, Tensor]]:
+def _run_backward(call: Call, d_out: Tensor, d_u: Tensor, saved: Saved | None) -> tuple[Tensor, dict[str, Tensor]]:
     """The gradients of h0 and the weights; that of u goes to `d_u`."""
     _, h0, weights, mask, batch_sizes, offsets, _, size, *_ = call
     whole, device = padded(weights, size), h0.device
@@ -201,8 +194,8 @@ def _run_backward(
         given: dict[str, Tensor | None] = {
             "mask": mask, "W_h": whole.W_h, "W_ah": whole.W_ah, "W_zs": whole.W_zs, "W_z": whole.W_z, "P": whole.P,
             "P_bar": whole.P_bar, "alpha": weights.alpha, "beta": weights.beta, "batch_sizes": batch_sizes[steps],
-            "offsets": offsets[steps], "alphas": kept.alphas, "flags": kept.flags, "d_out": d_out,
-            "d_cost": d_cost, "d_u": d_u, "ew": kept.ew, "grads": grads, "carry": carry, "sums": sums,
+            "offsets": offsets[steps], "alphas": kept.alphas, "flags": kept.flags, "d_out": d_out, "d_u": d_u,
+            "ew": kept.ew, "grads": grads, "carry": carry, "sums": sums,
         }  # fmt: skip
         resident = _walk_back(call._replace(size=part), given, grads, whole)
         made = weight_gradients(part, weights, kept.mh[:-1], kept.sgz[: part.T * part.R], grads[:-1])
@@ -251,7 +244,6 @@ def _walk_back(call: Call, given: dict[str, Tensor | None], grads: Tensor, whole
         GRADS=size.grads,
         BZ=launch.back_rows,
         MASKED=given["mask"] is not None,
-        COSTED=size.elastic and given["d_cost"] is not None,
         REVERSE=call.reverse,
     )
     return False

@@ -121,11 +121,10 @@ def row(ptr, n, inside):
 
 
 @triton.jit(do_not_specialize=["R"])
-def depth_kernel(alphas, alpha, beta, depth, cost, R, H: tl.constexpr, BLOCK: tl.constexpr):
-    """Depth and cost of one packed row, from its `α_t`."""
+def depth_kernel(alphas, alpha, beta, depth, R, H: tl.constexpr, BLOCK: tl.constexpr):
+    """The depth of one packed row, from its `α_t`."""
     n = tl.program_id(0).to(tl.int64)
     most = tl.full((), 0, tl.int32)
-    total = tl.full((), 0.0, tl.float32)
     for start in range(0, H, BLOCK):
         col = start + tl.arange(0, BLOCK)
         inside = col < H
@@ -133,8 +132,6 @@ def depth_kernel(alphas, alpha, beta, depth, cost, R, H: tl.constexpr, BLOCK: tl
         a_row = tl.where(a_row > 87.0, 87.0, a_row)
         b_row = tl.load(beta + col, mask=inside, other=0.0).to(tl.float32)
         alpha_t = tl.load(alphas + n * H + col, mask=inside, other=0.0)
-        count, part = open_steps(a_row, tl.exp(a_row), b_row, alpha_t, inside, R)
+        count = open_steps(a_row, tl.exp(a_row), b_row, alpha_t, inside, R)
         most = tl.maximum(most, tl.max(count, axis=0))
-        total += tl.sum(part, axis=0)
     tl.store(depth + n, most.to(tl.int64))
-    tl.store(cost + n, total / H)
