@@ -136,13 +136,28 @@ def everything(problem: Problem, way: Callable[..., Results] = from_projections)
     return found | {f"d {name}": each for name, each in zip(leaves, gradients, strict=True)}
 
 
+def redrawn(problem: Problem) -> list[Problem]:
+    """Problems as large as this, with the same cells."""
+    given = problem.x, problem.h0, problem.d_out
+    changed = [[each * sign for each in given] for sign in (-1.0, 0.7, -1.3)]
+    return [problem._replace(x=x, h0=h0, d_out=d_out) for x, h0, d_out in changed]
+
+
+def plain_error(problem: Problem) -> float:
+    """Of the plain path in single precision."""
+    single = everything(cast(problem, torch.float32), plain)
+    return largest_error(single.values(), everything(problem, plain).values())
+
+
 def check(problem: Problem) -> None:
     """The kernels in double precision, and in single beside the plain path's own (`theirs`)."""
     single = cast(problem, torch.float32)
     truth, theirs = everything(problem, plain), everything(single, plain)
-    # Of a single tensor the plain path's error is down to luck, a few roundings this way or that, so the largest
-    # of all counts; in the smallest problems even that is luck, so 32 roundings are always allowed.
-    bound = max(3 * largest_error(theirs.values(), truth.values()), 32 * torch.finfo(torch.float32).eps)
+    # Of a single tensor the plain path's error is down to luck, a few roundings this way or that, so the largest of
+    # all counts, and in small problems that of three more draws of what comes in.
+    bound = max(3 * largest_error(theirs.values(), truth.values()), 16 * torch.finfo(torch.float32).eps)
+    if truth["out"].numel() < 1000:
+        bound = max(bound, 3 * max(map(plain_error, redrawn(problem))))
     for way in (from_inputs, from_projections):
         double, ours = everything(problem, way), everything(single, way)
         for name, value in double.items():
