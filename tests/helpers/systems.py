@@ -110,21 +110,23 @@ def joined(state: Any) -> Tensor:
     return torch.cat(parts(state), -1)
 
 
-def run(layer: Any, x: Tensor, h0: Tensor, pack: Any = lambda x: x, **options: Any) -> list[Tensor]:
-    """Out, h_n, depth and cost, and every gradient of a loss that each of their numbers enters with a weight of its
-    own; `pack` makes of x what the layer reads."""
+def run(
+    layer: Any, x: Tensor, h0: Tensor, pack: Any = lambda x: x, *, with_cost: bool = True, **options: Any
+) -> list[Tensor]:
+    """Out, h_n, depth and, with it, cost, and every gradient of a loss that each of their numbers enters with a
+    weight of its own; `pack` makes of x what the layer reads."""
     layer.zero_grad()
     x, h0 = x.clone().requires_grad_(), h0.clone().requires_grad_()
     torch.manual_seed(0)
-    out, h_n, depth, cost = layer(pack(x), h0, return_depth=True, return_cost=True, **options)
+    out, h_n, depth, *cost = layer(pack(x), h0, return_depth=True, return_cost=with_cost, **options)
     out = out.data if isinstance(out, PackedSequence) else out
-    loss_of(out, h_n, cost).backward()
-    return [out, h_n, depth, cost, x.grad, h0.grad, *(p.grad.clone() for p in layer.parameters())]
+    loss_of(out, h_n, *cost).backward()
+    return [out, h_n, depth, *cost, x.grad, h0.grad, *(p.grad.clone() for p in layer.parameters())]
 
 
-def loss_of(out: Tensor, h_n: Tensor, cost: Tensor) -> Tensor:
+def loss_of(out: Tensor, h_n: Tensor, *cost: Tensor) -> Tensor:
     weight = torch.linspace(-1, 1, out.numel(), dtype=out.dtype, device=out.device).view_as(out)
-    return (out * weight).sum() + h_n.square().sum() + cost.square().sum()
+    return (out * weight).sum() + sum(each.square().sum() for each in (h_n, *cost))
 
 
 def largest_error(found: Iterable[Tensor], exact: Iterable[Tensor]) -> float:
