@@ -25,9 +25,9 @@ def table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 def test_a_file_of_ones_own(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     line = f"{table} --data.validation 0.3 --epochs 1 --trials 2 --lr 0.02 --storage sqlite:///shared.db"
+    line += " --search network.weight_update=bounded,scaling optimisation.weight-decay=0:0.1"
     done(line)
     said = capsys.readouterr().out
-    assert "learning rate" not in said  # it is given
     assert all(word in said for word in ("| trial", "weight update", "2 trials (2 complete)"))
     found = Path("runs/tune-classify")
     results = read_json(found / "results.json")
@@ -56,3 +56,17 @@ def test_mistakes(table: str, capsys: pytest.CaptureFixture[str]) -> None:
     ):
         assert said in refused(line, capsys)
     assert not list(Path("runs").glob("*/trials/*/*"))
+
+
+@pytest.mark.slow
+def test_on_a_cluster(table: str, capsys: pytest.CaptureFixture[str]) -> None:
+    distributed = pytest.importorskip("distributed")
+    line = f"{table} --data.validation 0.3 --epochs 1 --trials 3".replace("--jobs 1", "--jobs 2")
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        done(f"{line} --dask {cluster.scheduler_address}")
+    assert "3 trials (3 complete)" in capsys.readouterr().out
+    trials = read_json(Path("runs/tune-classify/results.json"))["trials"]
+    results = [read_json(Path(f"runs/tune-classify/trials/classify-00{number}/result.json")) for number in range(3)]
+    assert [[each["value"]] for each in trials] == [each["best_validation"] for each in results]

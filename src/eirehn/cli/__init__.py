@@ -42,7 +42,7 @@ Recurrent networks with elastic depth.
   reproduce NAME   train and report the results behind a table of the paper
   compare DATA     compare layers on a task of the paper or on your own file
   train            train one model, by a recipe of the package or your own
-  tune             search for the settings of a recipe that are best on your data
+  tune             search for the best settings of a recipe on validation data
   evaluate RUN     print the metrics of a trained model
   predict RUN FILE predict classes, numbers or next words for a new file
   generate RUN     write text with a trained language model

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._internal.extras import need
 from ..report.tables import search_table
-from .common import UsageError, as_command, check_counts, displayed
+from .common import UsageError, as_command, check_counts, displayed, on_cluster
 from .parser import make_parser
 from .train import SHORT, add_recipe, flags_of, parse_recipe
 
@@ -34,6 +34,7 @@ def tune(given: list[str]) -> int:
     )
     parser.add_argument("--storage", type=str | None, help="URL of a database; default study.db in the folder")
     parser.add_argument("--jobs", type=int | None, help="parallel trials; default one for each core, on a GPU 2")
+    parser.add_argument("--dask", type=str | None, help="address of a dask scheduler, to run on its cluster")
     parser.add_argument("--out", type=Path | None, help="folder of the search; default runs/tune-NAME")
     if "--help" in flags:
         parser.print_help()
@@ -60,7 +61,9 @@ def tune(given: list[str]) -> int:
         command = as_command(["tune", *given])
         return {"found": carry_out(search, command=command, jobs=asked.jobs, tell=display, say=display.print)}
 
-    print(search_table(displayed(work)["found"]))
+    with on_cluster(asked.dask):
+        found = displayed(work)["found"]
+    print(search_table(found))
     print(f"best settings: {folder / 'best.yaml'} (eirehn train --config {folder / 'best.yaml'})")
     print(f"results: {folder / 'results.json'}\nreport: {folder / 'report.html'}")
     return 0

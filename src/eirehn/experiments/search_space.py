@@ -190,5 +190,6 @@ def with_settings(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
 
 def check(recipe: Recipe) -> None:
     """Raises an error if the model cannot be built; it takes no memory."""
+    recipe.data.load()  # now: data that are read below would be on this device, too
     with torch.device("meta"):
         make_model(recipe)

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.ticker import NullLocator
 
 from .content import Searched, Tried
 from .figures import COLOURS, LARGE, SMALL, Panel, axis_label, canvas, least_shown, scale_y, whole_x
@@ -45,6 +46,7 @@ def field_panels(search: Searched) -> list[Panel]:
             _draw(ax, search, {number: float(value) for number, value in values.items()})
             if words.endswith(":log"):
                 ax.set_xscale("log")
+                ax.xaxis.set_minor_locator(NullLocator())
         else:
             choices = words.split(",")
             _draw(ax, search, {number: float(choices.index(shown(each))) for number, each in values.items()})
@@ -72,10 +74,10 @@ def _draw(ax: Axes, search: Searched, places: dict[int, float]) -> None:
                 ax.plot(*at, "o", markersize=9, markerfacecolor="none", markeredgecolor=INK, zorder=4)
     values = [scale * _value(each) for each in _complete(search)]
     if search.metric.lower_is_better:
-        low, high = 0.95 * min(values), 1.05 * min(max(values), 2.5 * float(np.percentile(values, 90)))
+        low, high = 0.9 * min(values), 1.1 * min(max(values), 3.0 * float(np.median(values)))
         scale_y(ax, low, high, log=low > 0)
     else:
-        low, high = least_shown(values, 10), max(values)
+        low, high = least_shown(values, 25), max(values)
         margin = 0.06 * (high - low) or 0.05 * abs(high)
         scale_y(ax, low - margin, high + margin, log=False)
 
