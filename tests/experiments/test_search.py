@@ -173,6 +173,7 @@ def test_what_is_not_this_search_is_refused(whole: Path, tmp_path: Path) -> None
         search(tmp_path / "b" / "same", 1, storage=shared).open()
     with pytest.raises(RunError, match=r"^the storage postgres\S*//me:\*\*\*@nowhere/db cannot be used"):
         search(tmp_path / "c", 1, storage="postgres://me:secret@nowhere/db").open()
+    search(tmp_path / "c", 1).open()  # with a storage that can be used
 
 
 def test_validation_data_and_one_process_are_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -64,6 +64,12 @@ class Search:
     def sign(self) -> int:
         return TASKS[self.recipe.data.task].sign
 
+    def absolute(self) -> Search:
+        """With absolute paths: workers may have another working directory."""
+        place = (self.storage or "").partition("sqlite:///")[2]
+        storage = f"sqlite:///{Path(place).resolve()}" if place else self.storage
+        return replace(self, folder=self.folder.resolve(), storage=storage)
+
     def open(self) -> None:
         """Creates the folder and the study, or checks that they are of this search."""
         optuna.logging.set_verbosity(optuna.logging.WARNING)
@@ -82,18 +88,17 @@ class Search:
             "storage": url,
         }
         with self._alone():
-            if path.exists():
-                stored = read_json(path)
-                self._check_same(stored, about)
-            else:
-                stored = {"id": os.urandom(8).hex(), **about}
-                write_json(path, stored)
+            stored = read_json(path) if path.exists() else {"id": None, **about}
+            self._check_same(stored, about)
             study = self._create()
-            if study.user_attrs.setdefault("id", stored["id"]) != stored["id"]:
+            if study.user_attrs.get("id", stored["id"]) != stored["id"]:
                 raise RunError(
                     f"the storage has a study {study.study_name!r} of another folder; choose another name for "
                     f"{self.folder}"
                 )
+            if stored["id"] is None:
+                stored["id"] = os.urandom(8).hex()
+                write_json(path, stored)
             study.set_user_attr("id", stored["id"])
 
     def _check_same(self, stored: dict[str, Any], about: dict[str, Any]) -> None:
@@ -115,7 +120,7 @@ class Search:
 
     @cached_property
     def _storage(self) -> optuna.storages.RDBStorage:
-        url = self.storage or f"sqlite:///{(self.folder / 'study.db').resolve()}"
+        url = self.storage or f"sqlite:///{self.folder / 'study.db'}"
         patient = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {}
         try:
             return optuna.storages.RDBStorage(url, engine_kwargs=patient)
@@ -290,7 +295,7 @@ def tune(
     say: Say = lambda line: None,
 ) -> Searched:
     """Carries out a search and writes the best recipe, the results and a report to its folder."""
-    search = replace(search, folder=search.folder.resolve())
+    search = search.absolute()
     search.open()
     number = number_of_jobs(jobs, [search.recipe] * search.trials)
     if number == 1 and is_local():
