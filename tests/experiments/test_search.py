@@ -158,6 +158,13 @@ def test_diverged_trials_are_pruned(tmp_path: Path) -> None:
     assert [each.state for each in study_in(tmp_path / "search").trials] == [Pruned, Pruned]
 
 
+def test_all_trials_are_with_other_processes(tmp_path: Path) -> None:
+    own = search(tmp_path / "search", 1)
+    own.open()
+    with own.claimed(), pytest.raises(RunError, match="no trial is complete yet: other processes train"):
+        tune(own, command="", jobs=1)
+
+
 def test_what_is_not_this_search_is_refused(whole: Path, tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"another search \(it differs in search\)"):
         search(whole, 12, lines=LINES[:1]).open()

@@ -310,6 +310,8 @@ def tune(
 def _written(search: Search, command: str) -> Searched:
     trials = [_tried(each) for each in search.study.get_trials(deepcopy=False) if each.state != TrialState.WAITING]
     if not any(each.state == "complete" for each in trials):
+        if any(each.state == "running" for each in trials):
+            raise RunError("no trial is complete yet: other processes train all of them, and will write the report")
         why = next((f": {each.error}" for each in trials if each.state == "failed"), "; try lower learning rates")
         raise ValueError(f"no trial gave a finite result{why}")
     best, metric = search.study.best_trial, TASKS[search.recipe.data.task].metric
