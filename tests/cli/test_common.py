@@ -149,6 +149,8 @@ MISSING = {
     "train --name a": ("pytorch_lightning", "train"),
     "reproduce figure1": ("matplotlib", "report"),
     "reproduce synthetic": ("jinja2", "report"),  # before anything is trained
+    "tune --recipe synthetic-best": ("optuna", "compare"),
+    "reproduce synthetic --dask nowhere": ("distributed", "dask"),
 }
 
 

@@ -57,7 +57,7 @@ def test_the_code_below_a_heading(page, heading, count, sequences):
     text = path.read_text("utf-8")
     begin = text.index(f"{heading}\n")
     level = heading.split()[0]
-    end = text.find(f"\n{level} ", begin) if level != "#" else len(text)
+    end = f"{text}\n{level} ".find(f"\n{level} ", begin) if level != "#" else len(text)
     blocks = list(BLOCK.finditer(text, begin, end))
     assert len(blocks) == count
     names = dict(zip("Xy", sequences, strict=True))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import optuna
 import pytest
 from helpers.language import small_language_recipe, written
 from helpers.tables import LONG, classes, long_csv, sequences
@@ -94,6 +95,28 @@ def test_what_belongs_to_one_layer_stays_with_it() -> None:
     elastic = with_layer(compared, "EIREHN", {"weight_update": "scaling", "max_depth": 3})
     assert (elastic.network.hidden_dropout, elastic.optimisation.depth_penalty) == (0.2, 0.1)
     assert (elastic.network.weight_update, elastic.network.max_depth) == ("scaling", 3)
+
+
+def test_trials_are_those_of_optuna(tmp_path: Path) -> None:
+    """The settings of a comparison do not change with this library: its results can be repeated."""
+    compared, told = tiny(trials=12), [0.1 * (number * 7 % 12) for number in range(12)]
+    found = Search(compared, "EIREHN")
+    study = optuna.create_study(sampler=optuna.samplers.TPESampler(seed=0, constant_liar=True))
+    rate = compared.base.optimisation.learning_rate
+    while recipes := found.next(tmp_path):
+        trials = [study.ask() for _ in recipes]
+        for trial, recipe in zip(trials, recipes, strict=True):
+            assert recipe.optimisation.learning_rate == trial.suggest_float(
+                "learning_rate", 0.1 * rate, 3.0 * rate, log=True
+            )
+            assert recipe.optimisation.weight_decay == trial.suggest_float("weight_decay", 1e-4, 0.3, log=True)
+            assert recipe.network.max_depth == trial.suggest_int("max_depth", 2, 5)
+            assert recipe.network.weight_update == trial.suggest_categorical(
+                "weight_update", ["bounded", "scaling", "paper"]
+            )
+        for trial in trials:
+            study.tell(trial.number, told[trial.number])
+            found.study.tell(trial.number, told[trial.number])
 
 
 def test_trials_never_see_the_test_data_of_a_file(tmp_path: Path) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import csv
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -43,6 +45,46 @@ def run(line: str, folder: Path, program: str = "-m eirehn") -> str:
     )
     assert ended.returncode == 0, ended.stderr
     return ended.stdout
+
+
+def tasks_of_slurm(line: str, folder: Path, job: int) -> list[subprocess.Popen[str]]:
+    """Two processes with the variables that `srun --ntasks-per-node 2` sets for them."""
+    job_of = {"SLURM_JOB_ID": f"{job}", "SLURM_JOB_NAME": "words", "SLURM_NNODES": "1", "SLURM_NODEID": "0"}
+    job_of |= {"SLURM_NTASKS": "2", "SLURM_NTASKS_PER_NODE": "2", "SLURM_NODELIST": "127.0.0.1"}
+    return [
+        subprocess.Popen(
+            [sys.executable, "-m", "eirehn", *line.split()],
+            env={**os.environ, "OMP_NUM_THREADS": "1", **job_of, "SLURM_PROCID": task, "SLURM_LOCALID": task},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=folder,
+        )
+        for task in ("0", "1")
+    ]
+
+
+def test_a_job_of_slurm_that_reaches_its_time_limit_is_resumed(tmp_path: Path) -> None:
+    """SLURM sends SIGTERM to its tasks, which stop with 130; the requeued job ends as one that was not stopped."""
+    line = f"{SYNTHETIC} --optimisation.epochs 12"
+    run(f"{line} --out one", tmp_path)
+    port = 1000 + os.getpid() % 8000  # Lightning adds 15 000
+    tasks = tasks_of_slurm(f"{line} --out two {TWO}", tmp_path, port)
+    until = time.monotonic() + 200
+    while not (tmp_path / "two" / "metrics.csv").exists() and time.monotonic() < until:
+        time.sleep(0.02)
+    for task in tasks:
+        task.send_signal(signal.SIGTERM)
+    said = [task.communicate(timeout=200)[0] for task in tasks]
+    assert [task.returncode for task in tasks] == [130, 130], said
+    assert not (tmp_path / "two" / "result.json").exists()
+    tasks = tasks_of_slurm(f"{line} --out two {TWO}", tmp_path, port + 1)
+    said = [task.communicate(timeout=200)[0] for task in tasks]
+    assert [task.returncode for task in tasks] == [0, 0], said
+    assert [text.count("seed 0: ") for text in said] == [1, 0]
+    theirs = read_values(tmp_path / "two" / "last.safetensors")
+    for key, value in read_values(tmp_path / "one" / "last.safetensors").items():
+        torch.testing.assert_close(theirs[key], value, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(("line", "rows"), [(SYNTHETIC, 6), (LANGUAGE, 2)], ids=["synthetic", "language"])

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 
-EXTRAS = {"matplotlib": "report", "jinja2": "report", "sklearn": "sklearn", "optuna": "compare"}
+EXTRAS = {
+    "distributed": "dask",
+    "jinja2": "report",
+    "matplotlib": "report",
+    "optuna": "compare",
+    "sklearn": "sklearn",
+}
 """All other libraries are in `train`."""
 
 

@@ -16,12 +16,14 @@ from typing import NoReturn
 from .. import __version__
 from .._internal.extras import missing
 from .._internal.files import RunError
+from .._internal.memory import out_of_memory
 from .common import UsageError, as_command, one_line
 
 COMMANDS = (
     "reproduce",
     "compare",
     "train",
+    "tune",
     "evaluate",
     "predict",
     "generate",
@@ -30,7 +32,7 @@ COMMANDS = (
     "recipes",
     "data",
 )
-SAVING = ("reproduce", "compare", "train")
+SAVING = ("reproduce", "compare", "train", "tune")
 """Commands that save their state, and resume from it."""
 STOPPED = 130
 USAGE = """usage: eirehn COMMAND …
@@ -40,6 +42,7 @@ Recurrent networks with elastic depth.
   reproduce NAME   train and report the results behind a table of the paper
   compare DATA     compare layers on a task of the paper or on your own file
   train            train one model, by a recipe of the package or your own
+  tune             search for the best settings of a recipe on validation data
   evaluate RUN     print the metrics of a trained model
   predict RUN FILE predict classes, numbers or next words for a new file
   generate RUN     write text with a trained language model
@@ -82,13 +85,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"eirehn: not enough memory: {one_line(error)}", file=sys.stderr)
         return 2
-
-
-def out_of_memory(error: Exception) -> bool:
-    """Whether memory ran out on a device or on the machine; torch has an exception of its own for devices only."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    return "can't allocate memory" in str(error) or "not enough memory" in str(error)
 
 
 def run(given: list[str]) -> int:

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from .._internal.extras import need
 
 if TYPE_CHECKING:
     from ..training.display import Display
@@ -39,6 +42,20 @@ def displayed(work: Callable[[Display], dict[str, Any]]) -> dict[str, Any]:
             return work(display)
         except Stopped:
             raise KeyboardInterrupt from None
+
+
+@contextmanager
+def on_cluster(address: str | None) -> Iterator[None]:
+    """Parallel trainings run on the dask cluster with a scheduler at this address; None: on this machine."""
+    if address is None:
+        yield
+        return
+    need("distributed")
+    import joblib  # type: ignore[import-untyped]  # it has no types
+    from distributed import Client
+
+    with Client(address), joblib.parallel_config(backend="dask"):
+        yield
 
 
 def check_can_be_written(flag: str, path: Path | None) -> None:

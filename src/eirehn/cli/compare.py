@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from .._internal.extras import need
 from .._internal.files import write_json
-from .common import UsageError, as_command, check_can_be_written, check_counts, displayed, exit_code
+from .common import UsageError, as_command, check_can_be_written, check_counts, displayed, exit_code, on_cluster
 from .parser import make_parser, parse
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def compare(given: list[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="a reduced run: two trials and two epochs each")
     parser.add_argument("--out", type=Path | None, help="folder of the runs and results; default runs/compare-NAME")
     parser.add_argument("--jobs", type=int | None, help="parallel runs; default one for each core, on a GPU 2")
+    parser.add_argument("--dask", type=str | None, help="address of a dask scheduler, to run on its cluster")
     parser.add_argument("--results", type=Path | None, help="also write the results to this file")
     if name not in TASKS:
         from ..data.table import FileData
@@ -61,7 +62,8 @@ def compare(given: list[str]) -> int:
         command = as_command(["compare", *given])
         return carry_out(compared, folder, command=command, jobs=asked.jobs, tell=display, ended=ended)
 
-    results = displayed(work)
+    with on_cluster(asked.dask):
+        results = displayed(work)
     if asked.results is not None:
         write_json(asked.results, results)
     print(comparison_table(results))

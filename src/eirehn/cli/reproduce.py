@@ -11,7 +11,16 @@ from .._internal.checks import nearest
 from .._internal.extras import need
 from .._internal.files import replacing, write_json
 from ..report.tables import markdown_table
-from .common import UsageError, as_command, check_can_be_written, check_counts, displayed, diverged, exit_code
+from .common import (
+    UsageError,
+    as_command,
+    check_can_be_written,
+    check_counts,
+    displayed,
+    diverged,
+    exit_code,
+    on_cluster,
+)
 from .parser import make_parser, parse
 
 if TYPE_CHECKING:
@@ -31,6 +40,7 @@ def reproduce(given: list[str]) -> int:
     parser.add_argument("--rows", type=str, nargs="+", help="train only these rows, by the names of their recipes")
     parser.add_argument("--out", type=Path | None, help="folder of the runs, results and report; default runs/NAME")
     parser.add_argument("--jobs", type=int | None, help="parallel runs; default one for each core, on a GPU 2")
+    parser.add_argument("--dask", type=str | None, help="address of a dask scheduler, to run on its cluster")
     parser.add_argument("--results", type=Path | None, help="also write the results to this file")
     asked = parse(parser, given)
     check_can_be_written("--results", asked.results)
@@ -71,7 +81,8 @@ def reproduce(given: list[str]) -> int:
             ended=ended,
         )
 
-    results = displayed(work)
+    with on_cluster(asked.dask):
+        results = displayed(work)
     if asked.results is not None:
         write_json(asked.results, results)
     print(markdown_table(results))

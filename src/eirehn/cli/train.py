@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..models import FIXED, SHALLOW
 from .common import FAILED, UsageError, displayed, diverged
-from .parser import hyphenated, make_parser, parse, underscored
+from .parser import Parser, hyphenated, make_parser, parse, underscored
 from .train_help import EXAMPLES, USAGE, short_help
 
 if TYPE_CHECKING:
@@ -31,23 +31,34 @@ YAML = (".yaml", ".yml", ".json")
 
 def train(given: list[str]) -> int:
     """Trains one recipe. Every field of it is a flag, and a YAML file may hold any of them."""
-    from ..recipes import find
-    from ..training.config import DATA, PARTS, Recipe, data_kind
-
     if not given:
         print(USAGE + EXAMPLES, end="")
         return 2
-    flags = _flags(given)
+    flags = flags_of(given, "train")
     if "--resume" in flags and "--help" not in flags:
         return _resume(flags)
     parser = make_parser(train, usage="eirehn train [flags]")
+    parser.add_argument("--out", type=Path | None, help="The run's folder; default runs/NAME")
+    parser.add_argument("--resume", type=Path | None, help="Resume this run; only --epochs may be given too")
+    parser.add_argument("--help_all", action="help", help="Show all fields and exit")
+    name, kind = add_recipe(parser, flags)
+    if "--help" in flags:
+        print(short_help(parser, name, kind))
+        return 0
+    asked, recipe = parse_recipe(parser, flags)
+    return _train(recipe, asked.out or Path("runs") / recipe.name)
+
+
+def add_recipe(parser: Parser, flags: Mapping[str, Sequence[str]]) -> tuple[str | None, str]:
+    """Adds a flag for each field of a recipe, with the values of the recipe that the flags name. Returns its name
+    and the kind of its data."""
+    from ..recipes import find
+    from ..training.config import DATA, PARTS, Recipe, data_kind
+
     parser.short = SHORT
     parser.add_argument("--recipe", type=str | None, help="Start from a recipe of `eirehn recipes`")
     parser.add_argument("--config", action="config", help="YAML file with any fields of a recipe")
-    parser.add_argument("--out", type=Path | None, help="The run's folder; default runs/NAME")
-    parser.add_argument("--resume", type=Path | None, help="Resume this run; only --epochs may be given too")
     parser.add_argument("--text", nargs=3, metavar=("TRAIN", "VALIDATION", "TEST"), help="Your own texts")
-    parser.add_argument("--help_all", action="help", help="Show all fields and exit")
     first = {flag: values[0] for flag, values in flags.items() if values}
     text = first.get("--data.kind") == "text" and "--config" not in first
     name = first.get("--recipe", "lm" if text else None)  # texts have a recipe of their own
@@ -70,18 +81,20 @@ def train(given: list[str]) -> int:
         parts = ("network.", "optimisation.")
         defaults = {name: each for name, each in defaults.items() if not name.startswith(parts) or name in known}
     parser.set_defaults(_of_network(defaults, first.get("--network.kind")))
-    if "--help" in flags:
-        print(short_help(parser, name, kind))
-        return 0
-    asked = parse(parser, _words(flags))
-    if asked.recipe != first.get("--recipe"):
+    return name, kind
+
+
+def parse_recipe(parser: Parser, flags: Mapping[str, Sequence[str]]) -> tuple[Any, Recipe]:
+    """What was asked, and the recipe."""
+    asked = parse(parser, words_of(flags))
+    if asked.recipe != flags.get("--recipe", [None])[0]:
         raise UsageError("--recipe must be given on the command line; a YAML file holds fields of a recipe")
     recipe = _recipe(asked)
     _announce_reading(recipe)
-    return _train(recipe, asked.out or Path("runs") / recipe.name)
+    return asked, recipe
 
 
-def _flags(given: Sequence[str]) -> dict[str, list[str]]:
+def flags_of(given: Sequence[str], command: str) -> dict[str, list[str]]:
     """The values of each flag, by its full name. If a flag is given twice, its last values count."""
     flags: dict[str, list[str]] = {}
     for word in underscored(["--help" if word == "-h" else word for word in given]):
@@ -90,7 +103,7 @@ def _flags(given: Sequence[str]) -> dict[str, list[str]]:
             values = flags[flag if flag == "--data" else SHORT.get(flag, flag)] = [value] if equals else []
         elif not flags:
             meant = f"--recipe classify --data {word}" if Path(word).suffix else f"--recipe {word}"
-            raise UsageError(f"unexpected {word!r}; did you mean {meant}? (eirehn train --help)")
+            raise UsageError(f"unexpected {word!r}; did you mean {meant}? (eirehn {command} --help)")
         else:
             values.append(word)
     file = "".join(flags.get("--data", [])[:1])
@@ -106,7 +119,7 @@ def _flags(given: Sequence[str]) -> dict[str, list[str]]:
     return flags
 
 
-def _words(flags: Mapping[str, Sequence[str]]) -> list[str]:
+def words_of(flags: Mapping[str, Sequence[str]]) -> list[str]:
     """The flags as the parser reads them: YAML files first, since flags change what they say."""
     ordered = sorted(flags.items(), key=lambda each: (each[0] != "--config", each[0].count(".")))
     return [
@@ -127,7 +140,7 @@ def _resume(flags: Mapping[str, Sequence[str]]) -> int:
     parser.add_argument("--optimisation.epochs", type=int | None, help="in place of the run's")
     if others := [flag for flag in flags if flag not in ("--resume", "--optimisation.epochs")]:
         raise UsageError(f"with --resume only --epochs can be given, got {hyphenated(others[0])}")
-    asked = parse(parser, _words(flags))
+    asked = parse(parser, words_of(flags))
     recipe, epochs = RunFolder(asked.resume).recipe(), asked.optimisation.epochs
     _announce_reading(recipe)
     return _train(recipe if epochs is None else with_more_epochs(asked.resume, epochs), asked.resume)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -40,9 +41,12 @@ POLL = 0.2  # seconds between checks of a file
 LATE = 60.0  # seconds until a network file system shows a new file
 
 Tell: TypeAlias = Callable[[Event], None]
+Say: TypeAlias = Callable[[str], None]
 Ended: TypeAlias = Callable[[Recipe, dict[str, Any]], None]
+Job: TypeAlias = Callable[[str, Tell, Say, pl.Callback], None]
+"""What a worker does for a name: trainings with this callback, which stops them. It reports events and lines."""
 Outcome: TypeAlias = tuple[str, bool, str | None]
-"""A row, whether its training ended, and its error. If neither, it was stopped."""
+"""A name, whether its job ended, and its error. If neither, it was stopped."""
 
 
 def train_all(
@@ -65,18 +69,39 @@ def train_all(
             run.open(recipe)
         if run.read_result() is None:
             waiting[recipe.name] = recipe
-    number = _number(jobs, list(waiting.values()))
-    if number == 1 and _is_local():
+    number = number_of_jobs(jobs, list(waiting.values()))
+    if number == 1 and is_local():
         for recipe in waiting.values():
             ended(recipe, train(recipe, folder / recipe.name, tell=tell))
     elif waiting:
-        with _terminated_is_interrupted(), warnings.catch_warnings(), Sweep(folder) as sweep:
-            # loky replaces workers whose memory has grown, with a warning.
-            warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
-            _train_waiting(waiting, sweep, number, tell, ended)
+        run_all(
+            list(waiting),
+            partial(train_row, str(folder)),
+            folder,
+            number,
+            tell=tell,
+            ended=lambda name: ended(waiting[name], _result(folder / name)),
+        )
 
 
-def _number(jobs: int | None, recipes: Sequence[Recipe]) -> int:
+def run_all(
+    names: Sequence[str],
+    job: Job,
+    folder: Path,
+    jobs: int,
+    *,
+    tell: Tell,
+    say: Say = lambda line: None,
+    ended: Callable[[str], None] = lambda name: None,
+) -> None:
+    """Runs `job` for each name in workers, `jobs` at a time. They communicate through files in `folder`."""
+    with _terminated_is_interrupted(), warnings.catch_warnings(), Sweep(folder) as sweep:
+        # loky replaces workers whose memory has grown, with a warning.
+        warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
+        _run_all(names, job, sweep, jobs, tell, say, ended)
+
+
+def number_of_jobs(jobs: int | None, recipes: Sequence[Recipe]) -> int:
     """By default that of the user's backend; otherwise one for each core, or two on a GPU, of which one prepares
     while the other computes."""
     own = joblib.effective_n_jobs(None)  # 1 if nothing was chosen
@@ -85,7 +110,7 @@ def _number(jobs: int | None, recipes: Sequence[Recipe]) -> int:
     return min(jobs or usual, len(recipes))
 
 
-def _is_local() -> bool:
+def is_local() -> bool:
     """Whether all workers are on this machine."""
     return isinstance(get_active_backend()[0], LokyBackend | SequentialBackend)
 
@@ -119,22 +144,23 @@ class Sweep:
             yield from map(json.loads, whole.splitlines())
 
 
-def _train_waiting(waiting: dict[str, Recipe], sweep: Sweep, jobs: int, tell: Tell, ended: Ended) -> None:
+def _run_all(
+    names: Sequence[str], job: Job, sweep: Sweep, jobs: int, tell: Tell, say: Say, ended: Callable[[str], None]
+) -> None:
     """Callbacks run in this thread. Another thread waits for joblib, which Ctrl-C would abort."""
     outcomes: queue.SimpleQueue[Outcome | BaseException] = queue.SimpleQueue()
-    gathering = threading.Thread(target=_gather, args=(_start(waiting, sweep, jobs), outcomes))
+    gathering = threading.Thread(target=_gather, args=(_start(names, job, sweep, jobs), outcomes))
     gathering.start()
     try:
-        left = len(waiting)
+        left = len(names)
         while left:
             outcome = None
             with suppress(queue.Empty):
                 outcome = outcomes.get(timeout=POLL)
             for message in sweep.messages():
-                _pass_on(message, tell)
+                _pass_on(message, tell, say)
             if outcome is not None:
-                name, result = _result(outcome, sweep.runs)
-                ended(waiting[name], result)
+                ended(_name(outcome))
                 left -= 1
     except BaseException as error:
         sweep.stop()
@@ -144,10 +170,10 @@ def _train_waiting(waiting: dict[str, Recipe], sweep: Sweep, jobs: int, tell: Te
         raise
 
 
-def _start(names: Iterable[str], sweep: Sweep, jobs: int) -> Iterable[Outcome]:
+def _start(names: Iterable[str], job: Job, sweep: Sweep, jobs: int) -> Iterable[Outcome]:
     # No backend is named, so that a user's `parallel_config` is used; the default is loky.
     parallel = joblib.Parallel(n_jobs=jobs, return_as="generator_unordered", batch_size=1)
-    calls = (joblib.delayed(train_row)(name, str(sweep.runs), str(sweep.path), os.getpid()) for name in names)
+    calls = (joblib.delayed(run_job)(job, name, str(sweep.path), os.getpid()) for name in names)
     with _without_interrupts():
         outcomes: Iterable[Outcome] = parallel(calls)
     return outcomes
@@ -161,7 +187,8 @@ def _gather(outcomes: Iterable[Outcome], into: queue.SimpleQueue[Outcome | BaseE
         into.put(error)
 
 
-def _result(outcome: Outcome | BaseException, runs: Path) -> tuple[str, dict[str, Any]]:
+def _name(outcome: Outcome | BaseException) -> str:
+    """The name whose job ended; raises an error if none did."""
     if isinstance(outcome, BrokenProcessPool):
         raise RunError("a training process was killed, perhaps because memory ran out: try a smaller --jobs")
     if isinstance(outcome, BaseException):
@@ -171,17 +198,24 @@ def _result(outcome: Outcome | BaseException, runs: Path) -> tuple[str, dict[str
         raise RunError(error)
     if not has_ended:
         raise KeyboardInterrupt
-    run, until = RunFolder(runs / name), time.monotonic() + LATE
+    return name
+
+
+def _result(folder: Path) -> dict[str, Any]:
+    """The result of a training that has ended."""
+    run, until = RunFolder(folder), time.monotonic() + LATE
     while (result := run.read_result()) is None:
         if time.monotonic() > until:
             raise RunError(f"{run.path} has ended, but its result.json is not visible on this machine")
         time.sleep(POLL)
-    return name, result
+    return result
 
 
-def _pass_on(message: dict[str, Any], tell: Tell) -> None:
+def _pass_on(message: dict[str, Any], tell: Tell, say: Say) -> None:
     if "warning" in message:
         warnings.warn(message["warning"], UnstableTraining, stacklevel=2)
+    elif "line" in message:
+        say(message["line"])
     else:
         tell(Event(**message))
 
@@ -190,9 +224,15 @@ _alone = threading.Lock()
 """One training at a time in a process: each sets the random state and the warnings of the process."""
 
 
-def train_row(name: str, runs: str, sweep: str, parent: int) -> Outcome:
-    """Trains the run of this name in the folder `runs`, as a worker for the process `parent`."""
-    folder, running, reports = Path(runs) / name, Path(sweep) / "running", Path(sweep) / f"{name}.jsonl"
+def train_row(runs: str, name: str, tell: Tell, say: Say, stopping: pl.Callback) -> None:
+    """Trains the run of this name in the folder `runs`."""
+    folder = Path(runs) / name
+    train(RunFolder(folder).recipe(), folder, tell=tell, callbacks=[stopping])
+
+
+def run_job(job: Job, name: str, sweep: str, parent: int) -> Outcome:
+    """Runs a job as a worker for the process `parent`."""
+    running, reports = Path(sweep) / "running", Path(sweep) / f"{name}.jsonl"
     child = os.getppid() == parent
 
     def orphaned() -> bool:
@@ -209,8 +249,7 @@ def train_row(name: str, runs: str, sweep: str, parent: int) -> Outcome:
     with _alone, _reported_warnings(lambda text: report({"warning": text})):
         try:
             if running.exists():
-                recipe = RunFolder(folder).recipe()
-                train(recipe, folder, tell=lambda event: report(asdict(event)), callbacks=[stopping])
+                job(name, lambda event: report(asdict(event)), lambda line: report({"line": line}), stopping)
                 return name, True, None
         except (Stopped, KeyboardInterrupt):
             if orphaned():

@@ -17,6 +17,7 @@ from ..models import ELASTIC, FIXED, SHALLOW
 from ..report.tables import NAMES
 from ..training.config import LanguageOptimisation, Optimisation, Recipe
 from ..training.trainer import TASKS, make_model
+from .search_space import HIGHEST, LOWEST, Settings, Space, ranges, suggest
 from .trained import Trained, learning_curve
 
 LAYERS = (*SHALLOW[1:], *FIXED, *ELASTIC)
@@ -25,10 +26,8 @@ TOLERANCE = 0.03
 """The number of parameters may be larger than asked for by at most this share."""
 AT_ONCE = 5
 """Trials of a layer that run at once, before the next ones are chosen."""
-LOWEST, HIGHEST, BANDS = 0.1, 3.0, 3
-"""Range of learning rates as factors on that of the base recipe, and the number of bands of equal log width."""
-
-Settings = dict[str, Any]
+BANDS = 3
+"""Parts of the range of learning rates, of equal log width."""
 
 
 @dataclass(frozen=True)
@@ -108,20 +107,12 @@ def with_layer(compared: Comparison, kind: str, settings: Settings) -> Recipe:
     return sized(replace(base, name=name, network=network, optimisation=optimisation), compared.parameters)
 
 
-def suggest(trial: optuna.Trial, kind: str, compared: Comparison) -> Settings:
-    """The settings of a trial; for a language model only the learning rate."""
+def space_of(compared: Comparison, kind: str) -> Space:
+    """What is tuned; for a language model only the learning rate."""
     rate = compared.base.optimisation.learning_rate
     if compared.language:
-        return {"learning_rate": trial.suggest_categorical("learning_rate", rates_around(rate))}
-    found: Settings = {
-        "learning_rate": trial.suggest_float("learning_rate", LOWEST * rate, HIGHEST * rate, log=True),
-        "weight_decay": trial.suggest_float("weight_decay", 1e-4, 0.3, log=True),
-    }
-    if kind not in SHALLOW:
-        found["max_depth"] = trial.suggest_int("max_depth", 2, 5)
-    if kind == "EIREHN":
-        found["weight_update"] = trial.suggest_categorical("weight_update", ["bounded", "scaling", "paper"])
-    return found
+        return {"learning_rate": optuna.distributions.CategoricalDistribution(rates_around(rate))}
+    return ranges(kind, rate)
 
 
 class Search:
@@ -143,7 +134,7 @@ class Search:
         self.waiting = []
         for _ in range(min(AT_ONCE, self.compared.trials - self.asked)):
             trial = self.study.ask()
-            recipe = self._recipe(suggest(trial, self.kind, self.compared), f"{trial.number:02}")
+            recipe = self._recipe(suggest(trial, space_of(self.compared, self.kind)), f"{trial.number:02}")
             optimisation = replace(recipe.optimisation, epochs=self.compared.tuning_epochs)
             recipe = replace(recipe, optimisation=optimisation, seeds=recipe.seeds[:1])
             self.waiting.append((trial, folder / recipe.name, recipe))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -291,6 +292,47 @@ class TableRow:
 
 
 @dataclass(frozen=True)
+class Tried:
+    """A trial of a search for settings."""
+
+    number: int
+    state: str
+    """complete, pruned, failed, or running in another process."""
+    value: float | None
+    """The validation metric of its best epoch; None if it has none."""
+    epochs: int
+    settings: Mapping[str, Any]
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class Searched:
+    """A search for settings: the `fields` with their ranges in words, the trials, and the number of the best."""
+
+    metric: Metric
+    fields: Mapping[str, str]
+    trials: Sequence[Tried]
+    best: int
+
+    @property
+    def ranked(self) -> list[Tried]:
+        """Complete trials, best first, then the others by number."""
+        sign = 1 if self.metric.lower_is_better else -1
+
+        def rank(each: Tried) -> tuple[bool, float]:
+            complete = each.state == "complete" and each.value is not None
+            return not complete, sign * (each.value or 0.0) if complete else each.number
+
+        return sorted(self.trials, key=rank)
+
+    def __str__(self) -> str:
+        """The number of trials by state, in words."""
+        counts = Counter(each.state for each in self.trials)
+        states = ", ".join(f"{counts[state]} {state}" for state in counts)
+        return f"{len(self.trials)} trial{'s' if len(self.trials) > 1 else ''} ({states})"
+
+
+@dataclass(frozen=True)
 class Report:
     """Everything that the page shows. Sections without data are omitted."""
 
@@ -327,6 +369,7 @@ class Report:
     """Whether it is about a user's own data, without anything of the paper."""
     own_metric: Metric | None = None
     """The metric in the units of these data."""
+    search: Searched | None = None
 
     @property
     def metric(self) -> Metric:

@@ -49,7 +49,14 @@ def _environment() -> Environment:
     from jinja2 import Environment, PackageLoader, StrictUndefined
     from markupsafe import Markup
 
-    from . import classification_figures, depth_figures, figures, regression_figures, training_figures
+    from . import (
+        classification_figures,
+        depth_figures,
+        figures,
+        regression_figures,
+        search_figures,
+        training_figures,
+    )
 
     environment = Environment(
         loader=PackageLoader("eirehn", "report"),
@@ -64,6 +71,7 @@ def _environment() -> Environment:
         depths=depth_figures,
         classes=classification_figures,
         regression=regression_figures,
+        searches=search_figures,
         tables=tables,
         ink=palette,
         number=as_float,
@@ -80,6 +88,7 @@ def _environment() -> Environment:
         depth_tint=depth_figures.depth_tint,
         extremes=depth_figures.extremes,
         rise=depth_figures.rise,
+        field_title=tables.title,
     )
     environment.tests.update(finite=math.isfinite, varying=classification_figures.varies)
     return environment

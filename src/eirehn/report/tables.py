@@ -6,9 +6,12 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from .content import Searched, Tried
 
 MISSING = "–"
 MINUS = "−"
@@ -352,3 +355,39 @@ def comparison_table(results: Mapping[str, Any]) -> str:
     if results["quick"]:
         note += " Quick run: the comparison of the layers is not meaningful."
     return f"{aligned(lines)}\n\n{note}\n"
+
+
+LISTED = 10
+"""Trials in the table of the terminal."""
+
+
+def search_table(search: Searched) -> str:
+    """The best trials of a search and their settings, for a terminal."""
+    unit = f" ({search.metric.metric_unit})" if search.metric.metric_unit else ""
+    lines = [trial_cells(search, each) for each in search.ranked[:LISTED]]
+    head = ["trial", f"{search.metric.on_validation}{unit}", "epochs", *map(title, search.fields)]
+    listed = f", of which {LISTED} are listed" if len(search.trials) > LISTED else ""
+    name = search.metric.on_validation
+    return f"{aligned([head, *lines])}\n\n{search}{listed}; {name} on validation data, at the best epoch.\n"
+
+
+def trial_cells(search: Searched, trial: Tried) -> list[str]:
+    """Number, result, epochs and settings of a trial."""
+    value = trial.error or trial.state
+    if trial.value is not None:
+        ended = "" if trial.state == "complete" else f", {trial.state}"
+        value = measured(search.metric.scale * trial.value) + ended
+    settings = [shown(trial.settings[name]) if name in trial.settings else MISSING for name in search.fields]
+    return [str(trial.number), value, str(trial.epochs), *settings]
+
+
+def title(name: str) -> str:
+    """The name of a field in a heading."""
+    return name.rpartition(".")[2].replace("_", " ")
+
+
+def shown(value: object) -> str:
+    """A value of a field, as it is typed."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -31,7 +31,12 @@ def command() -> str | None:
     """The `eirehn` command that this process carries out; None where other code trains."""
     program = Path(sys.argv[0])
     name = program.parent.name if program.stem == "__main__" else program.stem
-    return shlex.join(["eirehn", *sys.argv[1:]]) if name == "eirehn" else None
+    return without_password(shlex.join(["eirehn", *sys.argv[1:]])) if name == "eirehn" else None
+
+
+def without_password(text: str) -> str:
+    """A text in which the passwords of URLs are hidden: commands are kept with their runs."""
+    return re.sub(r"(?<=://)([^:/@\s]*):[^/\s]*@", r"\1:***@", text)
 
 
 def machine() -> str:
