@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from .._internal.checks import probability
+from .._internal.rows import Rows
 from ..cells import ACTCell, EIREHNCell, RecurrentCell, RHNCell, SREHNCell, SRHNCell
 from ..ops import states_before
 from .base import LayerOptions, RecurrentLayer
-from .rows import Rows
 
 
 class HighwayLayer(RecurrentLayer):
