@@ -13,7 +13,7 @@ import torch
 
 from ...cells.gate import ALPHA_LIMIT
 from ..weights import Weights
-from . import runtime
+from . import compiling, runtime
 from .layout import (
     KINDS,
     Backward,
@@ -224,6 +224,7 @@ class Recurrence:
 
     def forward(self, *, backward_follows: bool = False) -> Result:
         plan = self.plan
+        compiling.backward_follows = self.dtype.name if backward_follows else None
         s, f = plan.shape, plan.forward
         rows = plan.members, self.rows
         out = runtime.empty((*rows, s.H), self.dtype)
@@ -246,6 +247,7 @@ class Recurrence:
     def backward(self, out: Array, d_out: Array, *, with_inputs: bool = True) -> Gradients:
         """The gradients, from the `out` of `forward` and its gradient."""
         plan = self.plan
+        compiling.wait_for_companion(self.dtype.name)
         s, f, g = plan.shape, plan.backward, plan.sums
         for name, given in (("out", out), ("d_out", d_out)):
             check_shape(name, given.shape, (plan.members, self.rows, s.H))

@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from . import compiling
+
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
 
@@ -133,7 +135,7 @@ def run_shared(job: Job, helping: list[Job], done: Callable[[], bool]) -> None:
 
 
 # The source files of the kernels.
-_PARTS = ("backward", "forward", "functions", "layout", "pack", "products", "simd", "stream")
+_PARTS = ("backward", "compiler", "forward", "functions", "layout", "pack", "products", "simd", "stream")
 
 
 class Kernel:
@@ -149,6 +151,11 @@ class Kernel:
         except OSError:  # from writing the cache: the kernels themselves open no file
             self.call = self._plain()
             self.call(*args)
+
+    def folder(self) -> Path | None:
+        """Where it is stored, None if it cannot be."""
+        path = getattr(getattr(self.call, "_cache", None), "cache_path", None)
+        return None if path is None else Path(path)
 
     def _plain(self) -> Any:
         from numba import njit
@@ -190,4 +197,6 @@ def kernels() -> SimpleNamespace:
 
     stamp = _sources()
     functions = (pack, forward, backward, one_sample, collect, constants, constants_back)
-    return SimpleNamespace(**{each.__name__: Kernel(each, stamp) for each in functions})
+    found = {each.__name__: Kernel(each, stamp) for each in functions}
+    compiling.listen({kernel.call: name for name, kernel in found.items()})
+    return SimpleNamespace(**found)
