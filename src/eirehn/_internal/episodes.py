@@ -36,7 +36,7 @@ class Episodes(NamedTuple):
 
     @classmethod
     def of(cls, reset: Tensor, device: torch.device) -> Episodes | None:
-        """Cuts a batch at its resets (T, B); None if there are none after the first time step."""
+        """Cuts a batch at its resets (T, B); None if there is none after the first time step."""
         steps, batch = reset.shape
         if steps == 1:
             return None

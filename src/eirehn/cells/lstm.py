@@ -272,7 +272,8 @@ class RNN(OneBias, nn.RNN):
     """The Elman network of the paper: `nn.RNN` with one bias vector.
 
     It computes `h[t] = tanh(W_ih x[t] + b + W_hh h[t-1])`.
-    Call it as `layer(input, hx=None)`: it returns `output, h_n`; `hx`, the initial state, is zero by default.
+    Call it as `layer(input, hx=None, *, reset=None)`: it returns `output, h_n`; `hx`, the initial state, is zero by
+    default; `reset` says where a new episode begins, with the state set back to zero.
 
     Args:
         input_size: features of the input at a time step.
@@ -305,7 +306,8 @@ class GRU(OneBias, nn.GRU):
     """The gated recurrent unit of Cho et al. (2014): `nn.GRU` with one bias vector.
 
     The equations are those of `nn.GRU` with `b_hh = 0`.
-    Call it as `layer(input, hx=None)`: it returns `output, h_n`; `hx`, the initial state, is zero by default.
+    Call it as `layer(input, hx=None, *, reset=None)`: it returns `output, h_n`; `hx`, the initial state, is zero by
+    default; `reset` says where a new episode begins, with the state set back to zero.
 
     Args:
         input_size: features of the input at a time step.
@@ -338,8 +340,8 @@ class LSTM(OneBias, nn.LSTM):
     """The LSTM of the paper: `nn.LSTM` with one bias vector.
 
     The equations are those of `nn.LSTM` with `b_hh = 0`.
-    Call it as `layer(input, hx=None)`: it returns `output, (h_n, c_n)`; `hx`, the initial state `(h, c)`, is zero
-    by default.
+    Call it as `layer(input, hx=None, *, reset=None)`: it returns `output, (h_n, c_n)`; `hx`, the initial state
+    `(h, c)`, is zero by default; `reset` says where a new episode begins, with the state set back to zero.
 
     Args:
         input_size: features of the input at a time step.
