@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ def compiled() -> dict[str, set[object]]:
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_what_is_compiled_ahead_is_what_is_called(dtype: torch.dtype) -> None:
-    ahead.compile_kernels(str(dtype).removeprefix("torch."), [*ahead.FORWARD, *ahead.BACKWARD])
+    ahead.compile_kernels(str(dtype).removeprefix("torch."), [*ahead.HERE, *ahead.BACKWARD])
     before = compiled()
     assert all(before.values())
     with eirehn.use_backend("cpu"):
@@ -48,7 +49,7 @@ def test_a_call_after_warmup_compiles_nothing(tmp_path: Path) -> None:
         print([sum(each.call.stats.cache_misses.values()) for each in vars(kernels()).values()])
     """
     said = []
-    for command in (["-m", "eirehn", "warmup"], ["-c", "\n".join(line.strip() for line in code.splitlines())]):
+    for command in (["-m", "eirehn", "warmup"], ["-c", textwrap.dedent(code)]):
         done = subprocess.run(
             [sys.executable, *command], env=environment, capture_output=True, text=True, check=True
         )

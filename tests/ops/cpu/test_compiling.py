@@ -83,6 +83,6 @@ def test_a_companion_compiles_for_the_backward_pass_alone(tmp_path: Path, monkey
     ):
         monkeypatch.setattr(compiling, "backward_follows", follows)
         kernel_of(path, f"{follows} {name}", name)(x)
-    assert commands == [[sys.executable, "-m", "eirehn.ops.cpu.ahead", "float32"]]
+    assert commands == [[sys.executable, "-P", "-m", "eirehn.ops.cpu.ahead", "float32"]]
     compiling.wait_for_companion("float32")
     assert not compiling._companions["float32"].is_alive()

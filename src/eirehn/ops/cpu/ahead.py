@@ -14,7 +14,7 @@ import torch
 from ...cells import EIREHNCell
 from . import runtime
 from .call import CellCall
-from .compiling import BACKWARD, FORWARD, start_companion, wait_for_companion
+from .compiling import BACKWARD, HERE, start_companion, wait_for_companion
 
 
 def warm_up(dtype: str) -> str:
@@ -23,9 +23,9 @@ def warm_up(dtype: str) -> str:
     if folder is None:
         raise ValueError("compiled kernels cannot be stored: set NUMBA_CACHE_DIR to a folder that can be written")
     start_companion(dtype)
-    compile_kernels(dtype, FORWARD)
+    compile_kernels(dtype, HERE)
     wait_for_companion(dtype)
-    compile_kernels(dtype, BACKWARD)
+    compile_kernels(dtype, BACKWARD)  # from its files
     return str(folder)
 
 
@@ -34,7 +34,7 @@ def compile_kernels(dtype: str, names: Collection[str]) -> None:
     known: dict[str, runtime.Kernel] = vars(runtime.kernels())
     calls = {name: kernel.call for name, kernel in known.items()}
     for name, kernel in known.items():
-        kernel.call = partial(_compile if name in names else _skip, kernel.call)
+        kernel.call = partial(runtime.compile_for if name in names else _skip, kernel.call)
     try:
         _both_passes(getattr(torch, dtype))
     finally:
@@ -50,10 +50,6 @@ def _both_passes(dtype: torch.dtype) -> None:
         call, tensors = CellCall(cell, [batch], 1, False), (x, h0, None, *parameters)
         (out, _), kept = call.forward(tensors, backward_follows=batch == 2)
     call.backward(kept, tensors, out, torch.zeros_like(out), with_x=True)
-
-
-def _compile(dispatcher: Any, *arguments: Any) -> None:
-    dispatcher.compile(tuple(dispatcher.typeof_pyval(each) for each in arguments))
 
 
 def _skip(dispatcher: Any, *arguments: Any) -> None:

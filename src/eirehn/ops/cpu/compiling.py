@@ -13,8 +13,9 @@ from contextlib import contextmanager
 from typing import Any
 
 TEXT = "eirehn: compiling CPU kernels for the first call (cached afterwards) …"
-FORWARD = ("constants", "pack", "forward", "one_sample")
-BACKWARD = ("backward", "collect", "constants_back")
+HERE = ("constants", "pack", "forward", "collect", "one_sample")
+BACKWARD = ("backward", "constants_back")
+"""What a companion compiles."""
 
 backward_follows: str | None = None
 """The dtype of a forward pass whose backward pass will be called. A second thread may replace it: then the backward
@@ -45,7 +46,7 @@ def start_companion(dtype: str) -> None:
     """Another process compiles the kernels of the backward pass."""
     if dtype in _companions:
         return
-    command = [sys.executable, "-m", f"{__package__}.ahead", dtype]
+    command = [sys.executable, "-P", "-m", f"{__package__}.ahead", dtype]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     silent: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     try:
@@ -56,11 +57,15 @@ def start_companion(dtype: str) -> None:
     _companions[dtype].start()
 
 
-def wait_for_companion(dtype: str) -> None:
+def has_companion(dtype: str) -> bool:
     thread = _companions.get(dtype)
-    if thread is not None and thread.is_alive():
+    return thread is not None and thread.is_alive()
+
+
+def wait_for_companion(dtype: str) -> None:
+    if has_companion(dtype):
         with _message.shown():
-            thread.join()
+            _companions[dtype].join()
 
 
 class _Message:

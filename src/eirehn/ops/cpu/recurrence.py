@@ -247,7 +247,6 @@ class Recurrence:
     def backward(self, out: Array, d_out: Array, *, with_inputs: bool = True) -> Gradients:
         """The gradients, from the `out` of `forward` and its gradient."""
         plan = self.plan
-        compiling.wait_for_companion(self.dtype.name)
         s, f, g = plan.shape, plan.backward, plan.sums
         for name, given in (("out", out), ("d_out", d_out)):
             check_shape(name, given.shape, (plan.members, self.rows, s.H))
@@ -269,16 +268,20 @@ class Recurrence:
             sums,
         )
 
+        gradients = [None if shape is None else runtime.empty(shape, self.dtype) for shape in self.shapes[2]]
+        targets = [self.none if gradient is None else gradient.reshape(-1) for gradient in gradients]
+        _, _, _, alpha, _, z1, _, _, _, P, P_bar, *_ = self.flat
+        collected = s, g, sums.reshape(plan.members, parts, g.size), alpha, z1, P, P_bar, self.limit, *targets
+        collect = runtime.kernels().collect
+        if compiling.has_companion(self.dtype.name):
+            collect.compile(*collected)  # while the other process compiles `backward`
+            compiling.wait_for_companion(self.dtype.name)
+
         def take_part(*work: Any) -> None:
             kernel(s, plan.packed, g, *f, packed, size, *data, span, *work, *more)
 
         self._run(workers, parts, f[0].size, take_part)
-        gradients = [None if shape is None else runtime.empty(shape, self.dtype) for shape in self.shapes[2]]
-        targets = [self.none if gradient is None else gradient.reshape(-1) for gradient in gradients]
-        _, _, _, alpha, _, z1, _, _, _, P, P_bar, *_ = self.flat
-        runtime.kernels().collect(
-            s, g, sums.reshape(plan.members, parts, g.size), alpha, z1, P, P_bar, self.limit, *targets
-        )
+        collect(*collected)
         runtime.give(raw)
         runtime.give(sums_raw)
         *own, d_W_x, d_b_a = gradients

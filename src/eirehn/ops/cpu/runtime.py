@@ -13,6 +13,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
@@ -138,12 +139,16 @@ def run_shared(job: Job, helping: list[Job], done: Callable[[], bool]) -> None:
 _PARTS = ("backward", "compiler", "forward", "functions", "layout", "pack", "products", "simd", "stream")
 
 
+def compile_for(dispatcher: Any, *args: Any) -> None:
+    dispatcher.compile(tuple(dispatcher.typeof_pyval(each) for each in args))
+
+
 class Kernel:
     """A numba function that is not in the way when its cache is: no writable folder, or no room on the disk."""
 
     def __init__(self, function: Callable[..., None], stamp: str) -> None:
         self.function = function
-        self.call = self._cached(stamp)
+        self.call = self.dispatcher = self._cached(stamp)
 
     def __call__(self, *args: Any) -> None:
         try:
@@ -152,9 +157,14 @@ class Kernel:
             self.call = self._plain()
             self.call(*args)
 
+    def compile(self, *args: Any) -> None:
+        """Compiles it for these arguments, without running it."""
+        with suppress(OSError):  # from writing the cache: a call does without
+            compile_for(self.dispatcher, *args)
+
     def folder(self) -> Path | None:
         """Where it is stored, None if it cannot be."""
-        path = getattr(getattr(self.call, "_cache", None), "cache_path", None)
+        path = getattr(getattr(self.dispatcher, "_cache", None), "cache_path", None)
         return None if path is None else Path(path)
 
     def _plain(self) -> Any:
