@@ -4,7 +4,7 @@ import pytest
 import torch
 from helpers.systems import KINDS, draw, joined, largest_error, loss_of, make, oracle_run, parts
 from torch import nn
-from torch.func import vmap
+from torch.func import functional_call, grad, vmap
 from torch.nn.utils.rnn import pack_sequence
 
 import eirehn
@@ -171,6 +171,20 @@ def test_errors(kind):
         layer(pack_sequence([x[0], x[1]]), reset=reset)
     with pytest.raises(ValueError, match=r"^the values of reset must be known before the layer runs"):
         vmap(lambda reset: layer(x, reset=reset)[0])(torch.stack([reset, reset]))
+
+
+def test_vmap_and_grad_with_the_same_resets_for_all():
+    layer, reset = make("EIREHN-paper", 2, 3), resets()
+    x = torch.randn(2, T, B, 2, dtype=torch.float64)
+    stacked = vmap(lambda each: layer(each, reset=reset)[0])(x)
+    found = grad(lambda p: functional_call(layer, p, (x[0],), {"reset": reset})[0].sum())(
+        dict(layer.named_parameters())
+    )
+    layer(x[0], reset=reset)[0].sum().backward()
+    for each, out in zip(x, stacked, strict=True):
+        torch.testing.assert_close(out, layer(each, reset=reset)[0], rtol=0, atol=1e-12)
+    for name, parameter in layer.named_parameters():
+        torch.testing.assert_close(found[name], parameter.grad, rtol=1e-10, atol=1e-11)
 
 
 def test_export_takes_single_steps():

@@ -7,20 +7,21 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 from torch._C._functorch import is_batchedtensor
+from torch.nn.utils.rnn import PackedSequence
 
 from .checks import check_tensor
 
 
-def check_reset(reset: Tensor, size: tuple[int, ...], *, packed: bool) -> None:
-    """`size`: of the time and batch axes of the input, in the caller's order."""
+def check_reset(reset: Tensor, input: Tensor | PackedSequence) -> None:
     check_tensor("reset", reset)
-    if packed:
+    if isinstance(input, PackedSequence):
         raise ValueError("reset is for padded input, got a PackedSequence: pad it, or pack each episode by itself")
     if reset.dtype != torch.bool:
         raise TypeError(f"reset should be a bool Tensor, got: {reset.dtype}; convert it: reset.bool()")
-    if reset.shape != size:
+    size = list(input.shape[:-1])
+    if list(reset.shape) != size:
         raise ValueError(
-            f"reset must have the shape {list(size)} of the time and batch axes of input, got {list(reset.shape)}"
+            f"reset must have the shape {size} of the time and batch axes of input, got {list(reset.shape)}"
         )
 
 
@@ -50,24 +51,24 @@ class Episodes(NamedTuple):
                 "the values of reset must be known before the layer runs, which torch.export, torch.jit.trace, the "
                 "meta device and vmap over reset do not allow: call the layer for one time step at a time"
             )
-        reset = reset.cpu()
+        reset, cpu = reset.cpu(), torch.device("cpu")  # whatever torch's default device is
         if not reset[1:].any():
             return None
         begins = reset.t().clone()  # (B, T)
         begins[:, 0] = True
         starts = begins.flatten().nonzero()[:, 0]  # (P,)
-        lengths = starts.diff(append=torch.tensor([steps * batch]))
+        lengths = starts.diff(append=torch.tensor([steps * batch], device=cpu))
         order = lengths.argsort(descending=True, stable=True)
-        ranks = torch.empty_like(order).scatter_(0, order, torch.arange(len(order)))
+        ranks = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=cpu))
         sizes = len(order) - lengths.bincount().cumsum(0)[:-1]  # episodes longer than 0, 1, … steps
         episodes = begins.flatten().cumsum(0) - 1  # (B·T,)
-        since = torch.arange(steps * batch) - starts[episodes]  # time steps since the episode began
+        since = torch.arange(steps * batch, device=cpu) - starts[episodes]  # time steps since the episode began
         places = ((sizes.cumsum(0) - sizes)[since] + ranks[episodes]).view(batch, steps).t().flatten()
-        rows = torch.empty_like(places).scatter_(0, places, torch.arange(steps * batch))
+        rows = torch.empty_like(places).scatter_(0, places, torch.arange(steps * batch, device=cpu))
         first, last = (ranks[episodes.view(batch, steps)[:, t]] for t in (0, -1))
         ahead, back = (torch.full_like(order, batch) for _ in range(2))
-        ahead[first] = torch.arange(batch).where(~reset[0], batch)
-        back[last] = torch.arange(batch)
+        ahead[first] = torch.arange(batch, device=cpu).where(~reset[0], batch)
+        back[last] = torch.arange(batch, device=cpu)
         samples = (starts // steps)[order]
         indices = (each.to(device) for each in (rows, places, samples, last, first, ahead, back))
         rows, places, samples, last, first, ahead, back = indices

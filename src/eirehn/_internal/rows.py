@@ -38,8 +38,7 @@ class Rows(NamedTuple):
     ) -> Rows:
         directions = 2 if bidirectional else 1
         if reset is not None:
-            packed = isinstance(input, PackedSequence)
-            check_reset(reset, tuple(input.data.shape[:-1]), packed=packed)
+            check_reset(reset, input)
         if isinstance(input, PackedSequence):
             if torch.compiler.is_compiling():  # by torch.export: `layers.uncompiled` is for torch.compile
                 raise ValueError("the lengths of a PackedSequence must be known before the layer runs: pad it")
