@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import torch
 
+import eirehn
 from eirehn.data.synthetic import SyntheticData
 from eirehn.training.config import Hardware
 
@@ -125,3 +126,11 @@ def test_gradients_of_the_first_state_by_hand(monkeypatch: pytest.MonkeyPatch) -
     steps = 1e-6 * torch.eye(4, dtype=torch.float64)
     expected = torch.tensor([(end(step) - end(-step)) / 2e-6 for step in steps]).norm().item()
     assert norms[0] == pytest.approx(expected, rel=1e-5)
+
+
+def test_episodes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    module: Any = importlib.import_module("episodes")
+    monkeypatch.setattr(sys, "argv", ["episodes", "--rounds", "1"])
+    with eirehn.use_backend("auto"):
+        module.main()
+    assert capsys.readouterr().out.count(" ms\n") == 4

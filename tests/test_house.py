@@ -22,7 +22,7 @@ MAY_IMPORT = {
     "recipes": BELOW | {"data", "models", "training"},
     "experiments": BELOW | {"data", "models", "training", "recipes", "report"},
     "sklearn": BELOW | {"data", "models", "training"},
-    "cli": BELOW | {"data", "models", "training", "recipes", "experiments", "report"},
+    "cli": BELOW | {"ops", "data", "models", "training", "recipes", "experiments", "report"},
     "__init__": {"_internal", "cells", "ops", "layers", "models"},
     "__main__": {"cli"},
 }

@@ -14,7 +14,7 @@ from eirehn.cells import EIREHNCell, RecurrentCell, RHNCell, SREHNCell, SRHNCell
 from eirehn.ops import cpu
 from eirehn.ops.cpu.call import CellCall
 from eirehn.ops.operator import recurrence, run
-from eirehn.ops.reference import in_rows, scan
+from eirehn.ops.reference import scan
 from eirehn.ops.weights import Weights, weights_of
 from helpers.systems import largest_error
 
@@ -96,7 +96,7 @@ def plain(problem: Problem, x: Tensor, h0: Tensor) -> Results:
     for e, cell in enumerate(problem.cells):
         mask = None if problem.mask is None else problem.mask[e]
         each = scan(cell, x[e], sizes, h0[e], h_mask=mask, **options)
-        found.append((each.out, in_rows(each.depth, sizes)))
+        found.append((each.out, each.depth))
     out, depth = map(torch.stack, zip(*found, strict=True))
     return out, depth
 

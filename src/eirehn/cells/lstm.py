@@ -20,6 +20,7 @@ from .._internal.checks import (
     positive_int,
     probability,
 )
+from .._internal.rows import Rows
 
 Recurrent = TypeVar("Recurrent", bound=nn.RNNBase | nn.RNNCellBase)
 
@@ -91,15 +92,18 @@ class OneBias(nn.RNNBase):
         )
 
     @overload
-    def forward(self, input: Tensor, hx: Any = None) -> tuple[Tensor, Any]: ...
+    def forward(self, input: Tensor, hx: Any = None, *, reset: Tensor | None = None) -> tuple[Tensor, Any]: ...
     @overload
-    def forward(self, input: PackedSequence, hx: Any = None) -> tuple[PackedSequence, Any]: ...
-    def forward(self, input: Tensor | PackedSequence, hx: Any = None) -> Any:
+    def forward(
+        self, input: PackedSequence, hx: Any = None, *, reset: Tensor | None = None
+    ) -> tuple[PackedSequence, Any]: ...
+    def forward(self, input: Tensor | PackedSequence, hx: Any = None, *, reset: Tensor | None = None) -> Any:
         """Runs the layer over a batch of sequences, by torch's kernels.
 
         Args:
             input: the sequences. `PackedSequence`s end at their own lengths.
             hx: initial state, for an LSTM the pair `(h, c)`. Default: zeros.
+            reset: where a new episode begins, as in the `forward` of the other layers. Default: nowhere.
 
         Returns:
             `(output, h_n)`, for an LSTM `(output, (h_n, c_n))`.
@@ -109,6 +113,7 @@ class OneBias(nn.RNNBase):
 
             - input: `(T, B, X)`; `(B, T, X)` with `batch_first`; `(T, X)` unbatched; or a `PackedSequence`.
             - states: `(L·D, B, H)`; unbatched `(L·D, H)`.
+            - reset (bool): `(T, B)`; `(B, T)` with `batch_first`; `(T,)` unbatched.
             - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
 
         Examples:
@@ -117,6 +122,8 @@ class OneBias(nn.RNNBase):
             (torch.Size([12, 4, 32]), torch.Size([1, 4, 32]))
         """
         self._check(input, hx)
+        if reset is not None:
+            return self._by_episode(input, hx, reset)
         if self.mode == "LSTM" and isinstance(input, Tensor) and input.device.type == "cpu" and not _autocasts():
             with torch.autocast("cpu", enabled=False):
                 weight: Tensor = self.weight_ih_l0  # type: ignore[assignment]  # torch sets it by name
@@ -125,6 +132,15 @@ class OneBias(nn.RNNBase):
 
     if TYPE_CHECKING:  # a call has the types of `forward`
         __call__ = forward
+
+    def _by_episode(self, input: Tensor | PackedSequence, hx: Any, reset: Tensor) -> Any:
+        rows = Rows.of(input, batch_first=self.batch_first, bidirectional=self.bidirectional, reset=reset)
+        if hx is not None:
+            hx = tuple(map(rows.states_in, self._parts(hx)))
+        packed = PackedSequence(rows.data, torch.tensor(rows.batch_sizes, device="cpu"))
+        out, state = self.forward(packed, hx if hx is None or self.mode == "LSTM" else hx[0])
+        state = tree_map_only(Tensor, rows.states_out, state)
+        return rows.outputs(out.data), state
 
     def _by_torch(self, input: Tensor | PackedSequence, hx: Any) -> Any:
         drops = self.training and self.dropout > 0 and self.num_layers > 1
@@ -256,7 +272,8 @@ class RNN(OneBias, nn.RNN):
     """The Elman network of the paper: `nn.RNN` with one bias vector.
 
     It computes `h[t] = tanh(W_ih x[t] + b + W_hh h[t-1])`.
-    Call it as `layer(input, hx=None)`: it returns `output, h_n`; `hx`, the initial state, is zero by default.
+    Call it as `layer(input, hx=None, *, reset=None)`: it returns `output, h_n`; `hx`, the initial state, is zero by
+    default; `reset` says where a new episode begins, with the state set back to zero.
 
     Args:
         input_size: features of the input at a time step.
@@ -289,7 +306,8 @@ class GRU(OneBias, nn.GRU):
     """The gated recurrent unit of Cho et al. (2014): `nn.GRU` with one bias vector.
 
     The equations are those of `nn.GRU` with `b_hh = 0`.
-    Call it as `layer(input, hx=None)`: it returns `output, h_n`; `hx`, the initial state, is zero by default.
+    Call it as `layer(input, hx=None, *, reset=None)`: it returns `output, h_n`; `hx`, the initial state, is zero by
+    default; `reset` says where a new episode begins, with the state set back to zero.
 
     Args:
         input_size: features of the input at a time step.
@@ -322,8 +340,8 @@ class LSTM(OneBias, nn.LSTM):
     """The LSTM of the paper: `nn.LSTM` with one bias vector.
 
     The equations are those of `nn.LSTM` with `b_hh = 0`.
-    Call it as `layer(input, hx=None)`: it returns `output, (h_n, c_n)`; `hx`, the initial state `(h, c)`, is zero
-    by default.
+    Call it as `layer(input, hx=None, *, reset=None)`: it returns `output, (h_n, c_n)`; `hx`, the initial state
+    `(h, c)`, is zero by default; `reset` says where a new episode begins, with the state set back to zero.
 
     Args:
         input_size: features of the input at a time step.

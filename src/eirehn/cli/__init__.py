@@ -31,6 +31,7 @@ COMMANDS = (
     "report",
     "recipes",
     "data",
+    "warmup",
 )
 SAVING = ("reproduce", "compare", "train", "tune")
 """Commands that save their state, and resume from it."""
@@ -50,6 +51,7 @@ Recurrent networks with elastic depth.
   report RUN …     write an HTML report of trained runs
   recipes          list the recipes
   data NAME        download and check a data set: har or ptb
+  warmup           compile the CPU kernels before they are needed
 
 `eirehn COMMAND --help` lists the flags of a command; `eirehn --version` prints
 the version.

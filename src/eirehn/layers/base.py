@@ -12,10 +12,10 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import PackedSequence
 
 from .._internal.checks import boolean, check_layer_input, check_layer_state, positive_int, probability
+from .._internal.rows import Rows, shaped_by_values
 from ..cells import RecurrentCell
 from ..cells.base import no_script, stops_by_data
-from ..ops import Scan, by_step, masked_rows, scan, states_before
-from .rows import Rows
+from ..ops import Scan, masked_rows, scan, states_before
 
 Sequences = TypeVar("Sequences", Tensor, PackedSequence)
 """What comes in as a tensor comes out as a tensor; packed sequences come out packed."""
@@ -126,6 +126,7 @@ class RecurrentLayer(nn.Module):
         input: Sequences,
         hx: Tensor | None = None,
         *,
+        reset: Tensor | None = None,
         max_depth: int | None = None,
         return_depth: Literal[False] = False,
         return_cost: Literal[False] = False,
@@ -136,6 +137,7 @@ class RecurrentLayer(nn.Module):
         input: Sequences,
         hx: Tensor | None = None,
         *,
+        reset: Tensor | None = None,
         max_depth: int | None = None,
         return_depth: Literal[True],
         return_cost: Literal[False] = False,
@@ -146,6 +148,7 @@ class RecurrentLayer(nn.Module):
         input: Sequences,
         hx: Tensor | None = None,
         *,
+        reset: Tensor | None = None,
         max_depth: int | None = None,
         return_depth: Literal[False] = False,
         return_cost: Literal[True],
@@ -156,6 +159,7 @@ class RecurrentLayer(nn.Module):
         input: Sequences,
         hx: Tensor | None = None,
         *,
+        reset: Tensor | None = None,
         max_depth: int | None = None,
         return_depth: Literal[True],
         return_cost: Literal[True],
@@ -166,6 +170,7 @@ class RecurrentLayer(nn.Module):
         input: Tensor | PackedSequence,
         hx: Tensor | None = None,
         *,
+        reset: Tensor | None = None,
         max_depth: int | None = None,
         return_depth: bool = False,
         return_cost: bool = False,
@@ -175,6 +180,7 @@ class RecurrentLayer(nn.Module):
         input: Tensor | PackedSequence,
         hx: Any = None,
         *,
+        reset: Tensor | None = None,
         max_depth: int | None = None,
         return_depth: bool = False,
         return_cost: bool = False,
@@ -184,6 +190,9 @@ class RecurrentLayer(nn.Module):
         Args:
             input: the sequences. `PackedSequence`s end at their own lengths.
             hx: initial state of each layer and direction. Default: zeros.
+            reset: where a new episode begins: before a time step at which it is true the state is set back to
+                zero, in place of `hx` if it is the first. A bidirectional layer reads each episode by itself, and
+                `hx` of the backward direction is for the last one. Not for a `PackedSequence`. Default: nowhere.
             max_depth: most inner steps of a time step in this call, in place of the layer's own; a layer of fixed
                 depth takes at most that depth. Default: the layer's own.
             return_depth: whether to return the number of inner steps taken, too. Default: `False`.
@@ -199,6 +208,7 @@ class RecurrentLayer(nn.Module):
 
             - input: `(T, B, X)`; `(B, T, X)` with `batch_first`; `(T, X)` unbatched; or a `PackedSequence`.
             - hx and h_n: `(L·D, B, H)`, unbatched `(L·D, H)`.
+            - reset (bool): `(T, B)`; `(B, T)` with `batch_first`; `(T,)` unbatched.
             - output: `(T, B, D·H)`; `(B, T, D·H)` with `batch_first`; `(T, D·H)` unbatched; or a `PackedSequence`.
             - depth (int64) and cost: `(L·D, T, B)`; `(L·D, B, T)` with `batch_first`; `(L·D, T)` unbatched. Both
               are 0 where a packed sequence has ended.
@@ -209,8 +219,16 @@ class RecurrentLayer(nn.Module):
             >>> depth.shape, cost.shape
             (torch.Size([1, 12, 4]), torch.Size([1, 12, 4]))
             >>> loss = out.square().mean() + 0.01 * cost.mean()
+            >>> reset = torch.zeros(12, 4, dtype=torch.bool)
+            >>> reset[5, 0] = True  # the first sample begins anew at time step 5
+            >>> out, h_n = layer(torch.randn(12, 4, 9), reset=reset)
         """
-        rows = self._rows(input)
+        if torch.compiler.is_dynamo_compiling() and shaped_by_values(input, reset, batch_first=self.batch_first):
+            from .uncompiled import uncompiled
+
+            options = {"max_depth": max_depth, "return_depth": return_depth, "return_cost": return_cost}
+            return uncompiled(self, input, hx, reset=reset, **options)
+        rows = self._rows(input, reset)
         states = self._initial_states(hx, rows)
         out, scans = self._run(rows, states, max_depth, training=self.training, with_cost=return_cost)
         self._watch(scans)
@@ -246,6 +264,8 @@ class RecurrentLayer(nn.Module):
                 most = cell.resolve_depth(max_depth)
                 if inputs is not None:
                     inputs.append(data)
+                x_mask = _mask(self.input_dropout, rows, states, cell.input_size, training)
+                h_mask = _mask(self.hidden_dropout, rows, states, cell.hidden_size, training)
                 found = scan(
                     cell,
                     data,
@@ -253,14 +273,14 @@ class RecurrentLayer(nn.Module):
                     states[index],
                     max_depth=most,
                     reverse=direction == 1,
-                    x_mask=(x_mask := _mask(self.input_dropout, states[index], cell.input_size, training)),
-                    h_mask=(h_mask := _mask(self.hidden_dropout, states[index], cell.hidden_size, training)),
+                    x_mask=x_mask,
+                    h_mask=h_mask,
                 )
                 if with_cost and found.cost is None:
                     before = states_before(found.out, rows.batch_sizes, states[index], reverse=direction == 1)
                     h_rows = masked_rows(before, h_mask, rows.batch_sizes)
                     cost = cell.depth_cost(masked_rows(data, x_mask, rows.batch_sizes), h_rows, most)  # (N,)
-                    found = found._replace(cost=by_step(cost, rows.batch_sizes))
+                    found = found._replace(cost=cost)
                 scans.append(found)
             last = scans[-self.num_directions :]
             data = torch.cat([each.out for each in last], -1) if self.bidirectional else last[0].out
@@ -282,17 +302,17 @@ class RecurrentLayer(nn.Module):
                 stacklevel=5,  # past this method, forward and nn.Module's two, at the caller's line
             )
 
-    def _rows(self, input: Tensor | PackedSequence) -> Rows:
+    def _rows(self, input: Tensor | PackedSequence, reset: Tensor | None = None) -> Rows:
         check_layer_input(type(self).__name__, input, self.input_size, self._first_cell().weight())
-        return Rows.of(input, batch_first=self.batch_first)
+        return Rows.of(input, batch_first=self.batch_first, bidirectional=self.bidirectional, reset=reset)
 
     def _initial_states(self, hx: Any, rows: Rows) -> Tensor:
         """(layers · directions, B, S), with samples in the order of the rows."""
-        cell, batch = self._first_cell(), rows.batch_sizes[0]
+        cell = self._first_cell()
         if hx is None:
-            return cell.initial_state(batch).expand(len(self.cells), -1, -1)
+            return cell.initial_state(rows.batch_sizes[0]).expand(len(self.cells), -1, -1)
         parts = cell.state_parts(hx)
-        size = (len(self.cells), batch, self.hidden_size)
+        size = (len(self.cells), rows.batch, self.hidden_size)
         for part in parts:
             check_layer_state(part, size, batched=rows.batched, weight=cell.weight())
         return rows.states_in(torch.cat(parts, -1)).to(cell.weight().dtype)
@@ -322,8 +342,8 @@ class RecurrentLayer(nn.Module):
         return text
 
 
-def _mask(probability: float, states: Tensor, size: int, training: bool) -> Tensor | None:
-    """One inverted-dropout mask per sequence, (B, size)."""
+def _mask(probability: float, rows: Rows, states: Tensor, size: int, training: bool) -> Tensor | None:
+    """One inverted-dropout mask per sequence, for the samples of the rows."""
     if not training or probability == 0:
         return None
-    return F.dropout(states.new_ones(states.size(0), size), probability)
+    return rows.masks_in(F.dropout(states.new_ones(rows.batch, size), probability))

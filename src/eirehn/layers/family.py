@@ -11,10 +11,10 @@ from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from .._internal.checks import probability
+from .._internal.rows import Rows
 from ..cells import ACTCell, EIREHNCell, RecurrentCell, RHNCell, SREHNCell, SRHNCell
 from ..ops import states_before
 from .base import LayerOptions, RecurrentLayer
-from .rows import Rows
 
 
 class HighwayLayer(RecurrentLayer):
@@ -42,9 +42,10 @@ class RHN(HighwayLayer):
     At each time step it takes `depth` inner steps, each with weights of its own; `RHNCell` has
     the equations.
 
-    Call it as `layer(input, hx=None, *, max_depth=None, return_depth=False, return_cost=False)`: it returns
-    `output, h_n`, followed by `depth` (inner steps taken) and `cost` (a differentiable cost of depth) if asked for.
-    `max_depth` limits the inner steps in this call; `hx`, the initial state, is zero by default.
+    Call it as `layer(input, hx=None, *, reset=None, max_depth=None, return_depth=False, return_cost=False)`: it
+    returns `output, h_n`, followed by `depth` (inner steps taken) and `cost` (a differentiable cost of depth) if
+    asked for. `max_depth` limits the inner steps in this call; `hx`, the initial state, is zero by default; `reset`
+    says where a new episode begins, with the state set back to zero.
 
     Args:
         input_size: features of the input at a time step.
@@ -115,9 +116,10 @@ class SRHN(RHN):
 
     At each time step it takes `depth` inner steps; `SRHNCell` has the equations.
 
-    Call it as `layer(input, hx=None, *, max_depth=None, return_depth=False, return_cost=False)`: it returns
-    `output, h_n`, followed by `depth` (inner steps taken) and `cost` (a differentiable cost of depth) if asked for.
-    `max_depth` limits the inner steps in this call; `hx`, the initial state, is zero by default.
+    Call it as `layer(input, hx=None, *, reset=None, max_depth=None, return_depth=False, return_cost=False)`: it
+    returns `output, h_n`, followed by `depth` (inner steps taken) and `cost` (a differentiable cost of depth) if
+    asked for. `max_depth` limits the inner steps in this call; `hx`, the initial state, is zero by default; `reset`
+    says where a new episode begins, with the state set back to zero.
 
     Args:
         input_size: features of the input at a time step.
@@ -205,9 +207,10 @@ class SREHN(ElasticLayer):
     At each time step the gate decides, for each sequence by itself, how many inner steps to take, `max_depth` at
     most; `SREHNCell` has the equations.
 
-    Call it as `layer(input, hx=None, *, max_depth=None, return_depth=False, return_cost=False)`: it returns
-    `output, h_n`, followed by `depth` (inner steps taken) and `cost` (a differentiable cost of depth) if asked for.
-    `max_depth` limits the inner steps in this call; `hx`, the initial state, is zero by default.
+    Call it as `layer(input, hx=None, *, reset=None, max_depth=None, return_depth=False, return_cost=False)`: it
+    returns `output, h_n`, followed by `depth` (inner steps taken) and `cost` (a differentiable cost of depth) if
+    asked for. `max_depth` limits the inner steps in this call; `hx`, the initial state, is zero by default; `reset`
+    says where a new episode begins, with the state set back to zero.
 
     Args:
         input_size: features of the input at a time step.
@@ -277,9 +280,10 @@ class EIREHN(ElasticLayer):
     `max_depth` at most; from one inner step to the next a small hypernetwork changes the weights.
     `EIREHNCell` has the equations.
 
-    Call it as `layer(input, hx=None, *, max_depth=None, return_depth=False, return_cost=False)`: it returns
-    `output, h_n`, followed by `depth` (inner steps taken) and `cost` (a differentiable cost of depth) if asked for.
-    `max_depth` limits the inner steps in this call; `hx`, the initial state, is zero by default.
+    Call it as `layer(input, hx=None, *, reset=None, max_depth=None, return_depth=False, return_cost=False)`: it
+    returns `output, h_n`, followed by `depth` (inner steps taken) and `cost` (a differentiable cost of depth) if
+    asked for. `max_depth` limits the inner steps in this call; `hx`, the initial state, is zero by default; `reset`
+    says where a new episode begins, with the state set back to zero.
 
     Args:
         input_size: features of the input at a time step.
@@ -356,9 +360,10 @@ class ACT(RecurrentLayer):
     At each time step a halting unit decides, for each sequence by itself, how many inner steps to take, `max_depth`
     at most; `ACTCell` has the equations.
 
-    Call it as `layer(input, hx=None, *, max_depth=None, return_depth=False, return_cost=False)`: it returns
-    `output, h_n`, followed by `depth` (inner steps taken) and `cost` (the ponder cost `N + R`) if asked for. With
-    an LSTM `hx` and `h_n` are pairs `(h, c)`.
+    Call it as `layer(input, hx=None, *, reset=None, max_depth=None, return_depth=False, return_cost=False)`: it
+    returns `output, h_n`, followed by `depth` (inner steps taken) and `cost` (the ponder cost `N + R`) if asked
+    for. With an LSTM `hx` and `h_n` are pairs `(h, c)`. `reset` says where a new episode begins, with the state set
+    back to zero.
 
     Args:
         input_size: features of the input at a time step.

@@ -1,6 +1,6 @@
 """Recurrences over whole sequences, each by the fastest backend that can run them."""
 
 from .dispatch import cross_entropies, scan, use_backend
-from .reference import Scan, by_step, masked_rows, states_before
+from .reference import Scan, masked_rows, states_before
 
-__all__ = ["Scan", "by_step", "cross_entropies", "masked_rows", "scan", "states_before", "use_backend"]
+__all__ = ["Scan", "cross_entropies", "masked_rows", "scan", "states_before", "use_backend"]

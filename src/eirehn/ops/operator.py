@@ -24,7 +24,7 @@ from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 from ..cells import EIREHNCell, RecurrentCell
 from ..cells.base import at_least_float32, traced, transformed
 from . import dispatch, kernels
-from .reference import Scan, by_step, masked_rows, unfused
+from .reference import Scan, masked_rows, unfused
 from .weights import Arguments, Weights, halved, weights_of
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def fused_scan(
         kind = cell.weight_update if isinstance(cell, EIREHNCell) else "none"
         options = (batch_sizes, kind, max_depth, reverse, backend)
         out, depth = _projected(cell, x, state, h_mask, options)
-    return Scan(out, final_rows(out, batch_sizes, reverse), by_step(depth, batch_sizes))
+    return Scan(out, final_rows(out, batch_sizes, reverse), depth)
 
 
 def _projected(

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from ..cells import EIREHNCell, RecurrentCell, RHNCell, SREHNCell, SRHNCell
@@ -20,8 +19,8 @@ class Scan(NamedTuple):
 
     out: Tensor  # (N, H)
     state: Tensor  # (B, S): after the last step of each sample
-    depth: Tensor  # (T, B) int64, 0 where a sample has ended
-    cost: Tensor | None = None  # (T, B), as in `Step`
+    depth: Tensor  # (N,) int64
+    cost: Tensor | None = None  # (N,), as in `Step`
 
 
 def scan(
@@ -85,13 +84,13 @@ def steps(
         )
         state = step.state if b == batch else torch.cat([step.state, state[b:]])
         outs.append(step.state[..., : cell.hidden_size])
-        depths.append(F.pad(step.depth, (0, batch - b)))
+        depths.append(step.depth)
         if step.cost is not None:
-            costs.append(F.pad(step.cost, (0, batch - b)))
+            costs.append(step.cost)
     if reverse:
         for collected in (outs, depths, costs):
             collected.reverse()
-    return Scan(torch.cat(outs), state, torch.stack(depths), torch.stack(costs) if costs else None)
+    return Scan(torch.cat(outs), state, torch.cat(depths), torch.cat(costs) if costs else None)
 
 
 def states_before(out: Tensor, batch_sizes: list[int], first: Tensor, *, reverse: bool = False) -> Tensor:
@@ -140,20 +139,7 @@ def _member(given: Arguments) -> tuple[Tensor, Tensor]:
     options = {"max_depth": max_depth, "reverse": reverse, "h_mask": mask}
     constants = Constants(weights.alpha, weights.beta, weights.z1)
     scan: Scan = torch.func.functional_call(Frame(cell), own, (steps, u, batch_sizes, h0, constants), options)
-    return scan.out, in_rows(scan.depth, batch_sizes)
-
-
-def in_rows(values: Tensor, batch_sizes: list[int]) -> Tensor:
-    """(T, B) as (N,): the samples still running at each step."""
-    return torch.cat([row[:size] for row, size in zip(values, batch_sizes, strict=True)])
-
-
-def by_step(values: Tensor, batch_sizes: list[int]) -> Tensor:
-    """(N,) as (T, B), 0 where a sample has ended."""
-    batch = batch_sizes[0]
-    if batch_sizes[-1] == batch:
-        return values.reshape(len(batch_sizes), batch)
-    return torch.stack([F.pad(row, (0, batch - row.size(0))) for row in values.split(batch_sizes)])
+    return scan.out, scan.depth
 
 
 class Frame(nn.Module):

@@ -13,7 +13,7 @@ import torch
 
 from ...cells.gate import ALPHA_LIMIT
 from ..weights import Weights
-from . import runtime
+from . import compiling, runtime
 from .layout import (
     KINDS,
     Backward,
@@ -224,6 +224,7 @@ class Recurrence:
 
     def forward(self, *, backward_follows: bool = False) -> Result:
         plan = self.plan
+        compiling.backward_follows = self.dtype.name if backward_follows else None
         s, f = plan.shape, plan.forward
         rows = plan.members, self.rows
         out = runtime.empty((*rows, s.H), self.dtype)
@@ -267,16 +268,20 @@ class Recurrence:
             sums,
         )
 
+        gradients = [None if shape is None else runtime.empty(shape, self.dtype) for shape in self.shapes[2]]
+        targets = [self.none if gradient is None else gradient.reshape(-1) for gradient in gradients]
+        _, _, _, alpha, _, z1, _, _, _, P, P_bar, *_ = self.flat
+        collected = s, g, sums.reshape(plan.members, parts, g.size), alpha, z1, P, P_bar, self.limit, *targets
+        collect = runtime.kernels().collect
+        if compiling.has_companion(self.dtype.name):
+            collect.compile(*collected)  # while the other process compiles `backward`
+            compiling.wait_for_companion(self.dtype.name)
+
         def take_part(*work: Any) -> None:
             kernel(s, plan.packed, g, *f, packed, size, *data, span, *work, *more)
 
         self._run(workers, parts, f[0].size, take_part)
-        gradients = [None if shape is None else runtime.empty(shape, self.dtype) for shape in self.shapes[2]]
-        targets = [self.none if gradient is None else gradient.reshape(-1) for gradient in gradients]
-        _, _, _, alpha, _, z1, _, _, _, P, P_bar, *_ = self.flat
-        runtime.kernels().collect(
-            s, g, sums.reshape(plan.members, parts, g.size), alpha, z1, P, P_bar, self.limit, *targets
-        )
+        collect(*collected)
         runtime.give(raw)
         runtime.give(sums_raw)
         *own, d_W_x, d_b_a = gradients

@@ -13,6 +13,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from queue import SimpleQueue
@@ -21,6 +22,8 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from . import compiling
 
 Array = npt.NDArray[Any]
 Bytes = npt.NDArray[np.uint8]
@@ -133,7 +136,11 @@ def run_shared(job: Job, helping: list[Job], done: Callable[[], bool]) -> None:
 
 
 # The source files of the kernels.
-_PARTS = ("backward", "forward", "functions", "layout", "pack", "products", "simd", "stream")
+_PARTS = ("backward", "compiler", "forward", "functions", "layout", "pack", "products", "simd", "stream")
+
+
+def compile_for(dispatcher: Any, *args: Any) -> None:
+    dispatcher.compile(tuple(dispatcher.typeof_pyval(each) for each in args))
 
 
 class Kernel:
@@ -141,7 +148,7 @@ class Kernel:
 
     def __init__(self, function: Callable[..., None], stamp: str) -> None:
         self.function = function
-        self.call = self._cached(stamp)
+        self.call = self.dispatcher = self._cached(stamp)
 
     def __call__(self, *args: Any) -> None:
         try:
@@ -149,6 +156,16 @@ class Kernel:
         except OSError:  # from writing the cache: the kernels themselves open no file
             self.call = self._plain()
             self.call(*args)
+
+    def compile(self, *args: Any) -> None:
+        """Compiles it for these arguments, without running it."""
+        with suppress(OSError):  # from writing the cache: a call does without
+            compile_for(self.dispatcher, *args)
+
+    def folder(self) -> Path | None:
+        """Where it is stored, None if it cannot be."""
+        path = getattr(getattr(self.dispatcher, "_cache", None), "cache_path", None)
+        return None if path is None else Path(path)
 
     def _plain(self) -> Any:
         from numba import njit
@@ -190,4 +207,6 @@ def kernels() -> SimpleNamespace:
 
     stamp = _sources()
     functions = (pack, forward, backward, one_sample, collect, constants, constants_back)
-    return SimpleNamespace(**{each.__name__: Kernel(each, stamp) for each in functions})
+    found = {each.__name__: Kernel(each, stamp) for each in functions}
+    compiling.listen({kernel.call: name for name, kernel in found.items()})
+    return SimpleNamespace(**found)

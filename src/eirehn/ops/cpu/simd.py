@@ -23,11 +23,12 @@ from numba.core import types
 from numba.core.typing import templates
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
+from .compiler import InnerCompiler
 from .functions import Emit, expm1, sigmoid, tanh
 from .layout import lanes_of, padded
 
 # For functions that only other compiled ones call: those that Python could call too take longer to compile.
-inner = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True)
+inner = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, pipeline_class=InnerCompiler)
 panel_rows = inner(padded)
 
 
