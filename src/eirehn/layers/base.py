@@ -289,7 +289,7 @@ class RecurrentLayer(nn.Module):
 
     def _initial_states(self, hx: Any, rows: Rows) -> Tensor:
         """(layers · directions, B, S), with samples in the order of the rows."""
-        cell, batch = self._first_cell(), rows.batch_sizes[0]
+        cell, batch = self._first_cell(), rows.batch
         if hx is None:
             return cell.initial_state(batch).expand(len(self.cells), -1, -1)
         parts = cell.state_parts(hx)

@@ -5,15 +5,19 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
+
+from .._internal.checks import check_one_length
 
 
 class Rows(NamedTuple):
     """A batch of sequences in the order of a `PackedSequence`: step after step, the longest sequences first."""
 
-    data: Tensor  # (N, X), N = sum(batch_sizes)
-    batch_sizes: list[int]  # how many samples are still running at each step
+    data: Tensor  # (N, X), N = sum(batch_sizes); (T, B, X) without
+    batch_sizes: list[int] | None  # how many samples are still running at each step; None while exporting
+    batch: int
     batched: bool
     batch_first: bool
     packed: PackedSequence | None
@@ -21,16 +25,20 @@ class Rows(NamedTuple):
     @classmethod
     def of(cls, input: Tensor | PackedSequence, *, batch_first: bool) -> Rows:
         if isinstance(input, PackedSequence):
+            check_one_length(False)
             sizes = input.batch_sizes.tolist()
             check_packed(input.data, sizes)
-            return cls(input.data, sizes, True, batch_first, input)
+            return cls(input.data, sizes, sizes[0], True, batch_first, input)
         batched = input.dim() == 3
         data = input if batched else input.unsqueeze(1)  # (T, B, X)
         if batched and batch_first:
             data = data.transpose(0, 1)
         if data.size(0) == 0:
             raise ValueError("Expected sequence length to be larger than 0 in RNN")
-        return cls(data.flatten(0, 1), [data.size(1)] * data.size(0), batched, batch_first, None)
+        steps, batch = data.size(0), data.size(1)
+        if torch.compiler.is_exporting():
+            return cls(data, None, batch, batched, batch_first, None)
+        return cls(data.flatten(0, 1), [batch] * steps, batch, batched, batch_first, None)
 
     def states_in(self, hx: Tensor) -> Tensor:
         """The caller's states (L·D, B, S), with samples in the order of the rows."""
@@ -47,7 +55,8 @@ class Rows(NamedTuple):
         """(N, H) in the form of the input."""
         if self.packed is not None:
             return PackedSequence(out, *self.packed[1:])
-        out = out.reshape(len(self.batch_sizes), self.batch_sizes[0], out.size(-1))  # (T, B, H)
+        if self.batch_sizes is not None:
+            out = out.reshape(len(self.batch_sizes), self.batch, out.size(-1))  # (T, B, H)
         if not self.batched:
             return out.squeeze(1)
         return out.transpose(0, 1) if self.batch_first else out

@@ -115,7 +115,7 @@ def chosen_backend() -> str:
 def scan(
     cell: RecurrentCell,
     x: Tensor,
-    batch_sizes: list[int],
+    batch_sizes: list[int] | None,
     state: Tensor,
     *,
     max_depth: int,
@@ -125,6 +125,10 @@ def scan(
     with_cost: bool = False,
 ) -> reference.Scan:
     """Runs `cell` over `x`, see `reference.scan`, by the backend that `backend_for` chooses."""
+    if batch_sizes is None:
+        from .exported import exported_scan
+
+        return exported_scan(cell, x, state, max_depth, reverse, x_mask, h_mask, with_cost)
     one_sample = batch_sizes[0] == 1 and h_mask is None
     backend = backend_for(cell, x, batch_sizes[0], max_depth, one_sample=one_sample)
     options = (max_depth, reverse, x_mask, h_mask, with_cost)
