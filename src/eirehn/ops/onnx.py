@@ -1,8 +1,8 @@
 """`eirehn::scan` in ONNX, for `torch.onnx.export`: time is a Scan, and the inner steps of an elastic gate or of ACT
 are a Loop, which stops when no sequence of the batch takes another.
 
-The gate is computed in double precision as `d^r = max(c − q^r, 0)` with `c = β + e^α` and `q^r = e^{(α + α_t) r}`,
-which is multiplied from one inner step to the next.
+The gate is computed as `d^r = max(β − m^r, 0)` with `m^r = e^α (e^v − 1)` and `v = α (r−1) + α_t r`. From one inner
+step to the next `m^{r+1} = m^r f + e^α (f − 1)` with `f = e^{α + α_t} = m^1 + e^α`, a sum of positive numbers.
 """
 
 # No postponed annotations here: onnxscript reads a signature off them.
@@ -195,8 +195,9 @@ def _elastic(
 ) -> Values:
     """SREHN and EIREHN."""
     kind = about.get("weight_update", "none")
-    alpha = op.Cast(op.Min(op.Softplus(p["alpha_hat"]), 87.0), to=DOUBLE)  # (H,)
-    c = op.Add(op.Cast(op.Sigmoid(p["beta_hat"]), to=DOUBLE), op.Exp(alpha))
+    alpha, beta = op.Min(op.Softplus(p["alpha_hat"]), 87.0), op.Sigmoid(p["beta_hat"])  # (H,), e^α is finite
+    growth = op.Exp(alpha)
+    double, less = op.Mul(growth, 2.0), op.Sub(growth, 1.0)
     u = op.Add(op.product(x, p["W_x"]), p["b"])  # (T, B, 2H)
     u_a = op.Add(op.product(x, p["W_ax"]), p["b_a"])  # (T, B, H)
     z: Values = ()
@@ -207,11 +208,11 @@ def _elastic(
         z = (_hyper_step(op, p, W_zs, op.Concat(*starts[:2], axis=1), starts[2]),)  # (1, Z)
         change = _change(op, kind, p, z[0])
 
-    def gate(op: Graph, q: Value) -> Value:  # written so that a NaN closes it, but only for its own sample
-        return op.Cast(op.Where(op.Greater(c, q), op.Sub(c, q), op.number(0.0, DOUBLE)), to=op.dtype)
+    def gate(op: Graph, m: Value) -> Value:
+        return op.Relu(op.Sub(beta, m))
 
-    def goes_on(op: Graph, d: Value) -> Value:
-        return op.Greater(op.ReduceMax(d, keepdims=0), 0.0)
+    def goes_on(op: Graph, d: Value) -> Value:  # a NaN does not stop the other sequences
+        return op.Not(op.LessOrEqual(op.ReduceSum(d, keepdims=0), 0.0))
 
     def inner(op: Graph, h: Value, d: Value, u_x: Value, now: Values, kept: Values) -> tuple[Value, Value, Values]:
         """The state, `[s; ĝ]` and what the weight update keeps, after an inner step; `u_x` contains the bias."""
@@ -227,15 +228,17 @@ def _elastic(
     def step(op: Graph, h: Value, inputs: Values) -> Values:
         u_x, u_a = inputs
         alpha_t = op.Sigmoid(op.Gemm(h, p["W_ah"], u_a, transB=1))
-        factor = op.Exp(op.Add(op.Cast(alpha_t, to=DOUBLE), alpha))  # q¹
-        h, both, kept = inner(op, h, gate(op, factor), u_x, change, ())
+        half = op.Tanh(op.Mul(alpha_t, 0.5))  # e^x − 1 = 2 tanh(x/2) / (1 − tanh(x/2))
+        m = op.Div(op.Mul(double, half), op.Sub(1.0, half))
+        h, both, kept = inner(op, h, gate(op, m), u_x, change, ())
         if max_depth == 1:
             return h, op.Identity(h)
-        q = op.Mul(factor, factor)
+        factor, term = op.Add(m, growth), op.Mul(growth, op.Add(m, less))
+        m = op.Add(op.Mul(m, factor), term)
         hyper = () if kind == "none" else (both, *z, *kept)
 
         def another(op: Graph, _: Value, values: Values) -> Values:
-            h, q, d, *hyper = values
+            h, m, d, *hyper = values
             now: Values = ()
             kept: Values = ()
             if kind != "none":
@@ -243,12 +246,12 @@ def _elastic(
                 z_r = _hyper_step(op, p, W_zs, both, z_r)
                 now = _change(op, kind, p, z_r)
             h, both, kept = inner(op, h, d, p["b"], now, kept)
-            q = op.Mul(q, factor)
-            d = gate(op, q)
-            return goes_on(op, d), h, q, d, *(() if kind == "none" else (both, z_r, *kept))
+            m = op.Add(op.Mul(m, factor), term)
+            d = gate(op, m)
+            return goes_on(op, d), h, m, d, *(() if kind == "none" else (both, z_r, *kept))
 
-        d = gate(op, q)
-        own = [(h, op.dtype), (q, DOUBLE), (d, op.dtype), *((each, op.dtype) for each in hyper)]
+        d = gate(op, m)
+        own = [(each, op.dtype) for each in (h, m, d, *hyper)]
         h = loop(op, max_depth - 1, goes_on(op, d), another, *own)[0]
         return h, op.Identity(h)
 
@@ -260,7 +263,9 @@ def _elastic(
     else:
         before = op.Concat(first, op.Slice(out, op.integers(0), op.integers(-1), op.integers(0)), axis=0)
     alpha_t = op.Cast(op.Sigmoid(op.Add(op.product(before, p["W_ah"]), u_a)), to=DOUBLE)
-    root = op.ReduceMax(op.Div(op.Log(c), op.Add(alpha, alpha_t)), op.integers(-1), keepdims=0)  # (T, B)
+    alpha = op.Cast(alpha, to=DOUBLE)
+    limit = op.Log(op.Add(op.Cast(beta, to=DOUBLE), op.Exp(alpha)))
+    root = op.ReduceMax(op.Div(limit, op.Add(alpha, alpha_t)), op.integers(-1), keepdims=0)  # (T, B), `gate_root`
     opened = op.Sub(op.Ceil(root), op.number(1, DOUBLE))
     return out, last, op.Cast(op.Min(opened, op.number(max_depth, DOUBLE)), to=LONG)
 
