@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import importlib.util
 
-EXTRAS = {"matplotlib": "report", "jinja2": "report", "sklearn": "sklearn", "optuna": "compare"}
+EXTRAS = {
+    "matplotlib": "report",
+    "jinja2": "report",
+    "sklearn": "sklearn",
+    "optuna": "compare",
+    "onnx": "onnx",
+    "onnxscript": "onnx",
+}
 """All other libraries are in `train`."""
 
 

@@ -60,9 +60,12 @@ class Graph:
         """`W x` for all time steps at once."""
         return self.MatMul(x, self.Transpose(weight, perm=[1, 0]))
 
-    def parts(self, x: Value, count: int, axis: int = -1) -> Values:
-        found = self.Split(x, axis=axis, num_outputs=count, outputs=count)
+    def parts(self, x: Value, count: int) -> Values:
+        found = self.Split(x, axis=-1, num_outputs=count, outputs=count)
         return found if count > 1 else (found,)
+
+    def piece(self, x: Value, begin: int, end: int, axis: int = 0) -> Value:
+        return self.Slice(x, *(self.integers(each) for each in (begin, end, axis)))
 
 
 def _name() -> str:
@@ -144,8 +147,8 @@ def _torch_layer(
     order = GATES[kind]
     ordered = []
     for each in parameters:
-        gates = op.parts(each, len(order), 0)
-        ordered.append(op.Unsqueeze(op.Concat(*(gates[index] for index in order), axis=0), op.integers(0)))
+        gates = [op.piece(each, index * hidden, (index + 1) * hidden) for index in order]
+        ordered.append(op.Unsqueeze(op.Concat(*gates, axis=0), op.integers(0)))
     W, R, b = ordered
     first = op.parts(op.Unsqueeze(state, op.integers(0)), 2 if kind == "LSTM" else 1)
     options = {"hidden_size": hidden, "direction": "reverse" if reverse else "forward"}
@@ -259,9 +262,9 @@ def _elastic(
     # The depth again, from all states at once; it disappears from the file if nobody asks for it.
     first = op.Unsqueeze(state, op.integers(0))
     if reverse:
-        before = op.Concat(op.Slice(out, op.integers(1), op.integers(1 << 62), op.integers(0)), first, axis=0)
+        before = op.Concat(op.piece(out, 1, 1 << 62), first, axis=0)
     else:
-        before = op.Concat(first, op.Slice(out, op.integers(0), op.integers(-1), op.integers(0)), axis=0)
+        before = op.Concat(first, op.piece(out, 0, -1), axis=0)
     alpha_t = op.Cast(op.Sigmoid(op.Add(op.product(before, p["W_ah"]), u_a)), to=DOUBLE)
     alpha = op.Cast(alpha, to=DOUBLE)
     limit = op.Log(op.Add(op.Cast(beta, to=DOUBLE), op.Exp(alpha)))
@@ -328,7 +331,7 @@ def _act(
 ) -> Values:
     """ACT; p, the halting probability, and its sum are in float32 at least."""
     size = about["input_size"]
-    W_x, flag = op.Split(p["cell.weight_ih"], op.integers(size, 1), axis=1, outputs=2)
+    W_x, flag = (op.piece(p["cell.weight_ih"], *each) for each in ((0, size, 1), (size, size + 1, 1)))
     u = op.Add(op.product(x, W_x), p["cell.bias_ih"])
     first = op.Add(u, op.Squeeze(flag, op.integers(1)))
 

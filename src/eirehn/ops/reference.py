@@ -105,7 +105,7 @@ def steps(
 def states_before(out: Tensor, batch_sizes: list[int] | None, first: Tensor, *, reverse: bool = False) -> Tensor:
     """The state before each step, (N, H), given all states `out` (N, H) and the initial ones (B, H)."""
     if batch_sizes is None:
-        return torch.cat([out[1:], first[None]] if reverse else [first[None], out[:-1]])
+        return torch.cat([out, first[None]])[1:] if reverse else torch.cat([first[None], out])[:-1]
     batch, steps = batch_sizes[0], range(len(batch_sizes))
     if batch_sizes[-1] == batch:
         return torch.cat([out[batch:], first] if reverse else [first, out[:-batch]])

@@ -1,0 +1,126 @@
+"""A layer in ONNX Runtime beside PyTorch, and beside the ONNX file of the unrolled loop: milliseconds, one thread.
+
+    python benchmarks/onnx_speed.py [--rounds 20] [--json results/onnx.json]
+
+9 inputs, 48 units, 128 time steps, at most 5 inner steps, inference. The layers are as they are initialised. Calls
+are interleaved; the result is the median. The unrolled file is that of the backend `reference`, for a fixed number of
+time steps. It is exported without the exporter's optimisations, which take too long for such a file.
+"""
+
+import argparse
+import json
+import logging
+import platform
+import statistics
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import onnxruntime
+import torch
+from torch import Tensor, nn
+
+import eirehn
+
+INPUTS, HIDDEN, STEPS, DEPTH, BATCHES = 9, 48, 128, 5, (1, 32)
+
+
+def layers() -> dict[str, nn.Module]:
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"batch_first": True}
+    return {
+        "LSTM": eirehn.LSTM(INPUTS, HIDDEN, **sizes),
+        "RHN": eirehn.RHN(INPUTS, HIDDEN, max_depth=DEPTH, **sizes),
+        "SREHN": eirehn.SREHN(INPUTS, HIDDEN, max_depth=DEPTH, **sizes),
+        "EIREHN": eirehn.EIREHN(INPUTS, HIDDEN, max_depth=DEPTH, **sizes),
+        "ACT": eirehn.ACT(INPUTS, HIDDEN, max_depth=DEPTH, **sizes),
+    }
+
+
+class Outputs(nn.Module):
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.layer(x)[0]
+
+
+def exported(layer: nn.Module, x: Tensor, **options: Any) -> bytes:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(Outputs(layer), (x,), dynamo=True, verbose=False, input_names=["x"], **options)
+    for node in program.model.graph.all_nodes():
+        node.metadata_props.clear()
+    return program.model_proto.SerializeToString()
+
+
+def runs(file: bytes, x: Tensor) -> Callable[[], Any]:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
+    return lambda: session.run(None, {"x": x.numpy()})[0]
+
+
+def milliseconds(calls: dict[str, Callable[[], Any]], rounds: int) -> dict[str, float]:
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    for _ in range(rounds + 2):
+        for name, call in calls.items():
+            begin = time.perf_counter()
+            call()
+            taken[name].append(1000 * (time.perf_counter() - begin))
+    return {name: round(statistics.median(each[2:]), 3) for name, each in taken.items()}
+
+
+def files(name: str, layer: nn.Module) -> dict[str, bytes]:
+    found = {"onnx": exported(layer, torch.zeros(2, 3, INPUTS), dynamic_shapes=({0: "batch", 1: "time"},))}
+    if name != "LSTM":
+        with eirehn.use_backend("reference"):
+            x = torch.zeros(2, STEPS, INPUTS)
+            found["unrolled"] = exported(layer, x, dynamic_shapes=({0: "batch"},), optimize=False)
+    return found
+
+
+def measured(name: str, layer: nn.Module, made: dict[str, bytes], batch: int, rounds: int) -> dict[str, Any]:
+    x = torch.randn(batch, STEPS, INPUTS)
+    calls = {"torch": lambda: layer(x)[0], **{each: runs(file, x) for each, file in made.items()}}
+    exact = calls["torch"]().numpy()
+    for each in calls.values():
+        if (error := abs(each() - exact).max()) > 1e-5:
+            raise SystemExit(f"{name}: outputs differ by {error}")
+    depth = 1.0 if name == "LSTM" else float(layer(x, return_depth=True)[2].float().mean())
+    return {
+        "layer": name,
+        "batch": batch,
+        "depth": round(depth, 2),
+        "milliseconds": milliseconds(calls, rounds),
+        "bytes": {each: len(file) for each, file in made.items()},
+    }
+
+
+@torch.no_grad()
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    logging.disable(logging.WARNING)
+    onnxruntime.set_default_logger_severity(3)
+    torch.set_num_threads(1)
+    found = []
+    for name, layer in layers().items():
+        made = files(name, layer.eval())
+        for batch in BATCHES:
+            found.append(measured(name, layer, made, batch, asked.rounds))
+            print(json.dumps(found[-1]), flush=True)
+    versions = {each.__name__: each.__version__ for each in (eirehn, torch, onnxruntime)}
+    about = {"command": ["python", *sys.argv], "machine": platform.processor(), "versions": versions}
+    if asked.json:
+        asked.json.write_text(json.dumps({**about, "results": found}, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
