@@ -1,10 +1,10 @@
 """A layer in ONNX Runtime beside PyTorch, and beside the ONNX file of the unrolled loop: milliseconds, one thread.
 
-    python benchmarks/onnx_speed.py [--rounds 20] [--json results/onnx.json]
+    python benchmarks/onnx_speed.py [--rounds 20] [--json results/onnx-speed.json]
 
 9 inputs, 48 units, 128 time steps, at most 5 inner steps, inference. The layers are as they are initialised. Calls
-are interleaved; the result is the median. The unrolled file is that of the backend `reference`, for a fixed number of
-time steps. It is exported without the exporter's optimisations, which take too long for such a file.
+are interleaved; the result is the median. The unrolled file is that of the backend `reference`, for a fixed number
+of time steps. It is exported without the exporter's optimisations, which take too long for such a file.
 """
 
 import argparse
@@ -12,15 +12,15 @@ import json
 import logging
 import platform
 import statistics
-import sys
 import time
 import warnings
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import onnxruntime
 import torch
+from speed import commit
 from torch import Tensor, nn
 
 import eirehn
@@ -59,6 +59,9 @@ def exported(layer: nn.Module, x: Tensor, **options: Any) -> bytes:
 
 
 def runs(file: bytes, x: Tensor) -> Callable[[], Any]:
+    import onnxruntime
+
+    onnxruntime.set_default_logger_severity(3)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     session = onnxruntime.InferenceSession(file, options, providers=["CPUExecutionProvider"])
@@ -101,6 +104,20 @@ def measured(name: str, layer: nn.Module, made: dict[str, bytes], batch: int, ro
     }
 
 
+def table(found: dict[str, Any]) -> str:
+    lines = [
+        "| | batch | inner steps | eirehn, ms | ONNX, ms | ONNX, unrolled, ms | kB | unrolled, kB |",
+        f"|{'---|' * 8}",
+    ]
+    for row in found["rows"]:
+        taken, size = row["milliseconds"], row["bytes"]
+        cells = [row["layer"], row["batch"], row["depth"], taken["torch"], taken["onnx"], taken.get("unrolled", "")]
+        cells += [size["onnx"] // 1000, size["unrolled"] // 1000 if "unrolled" in size else ""]
+        shown = (f"{each:.3g}" if isinstance(each, float) else str(each) for each in cells)
+        lines.append(f"| {' | '.join(shown)} |")
+    return "\n".join(lines)
+
+
 @torch.no_grad()
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -108,7 +125,6 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     logging.disable(logging.WARNING)
-    onnxruntime.set_default_logger_severity(3)
     torch.set_num_threads(1)
     found = []
     for name, layer in layers().items():
@@ -116,10 +132,15 @@ def main() -> None:
         for batch in BATCHES:
             found.append(measured(name, layer, made, batch, asked.rounds))
             print(json.dumps(found[-1]), flush=True)
-    versions = {each.__name__: each.__version__ for each in (eirehn, torch, onnxruntime)}
-    about = {"command": ["python", *sys.argv], "machine": platform.processor(), "versions": versions}
     if asked.json:
-        asked.json.write_text(json.dumps({**about, "results": found}, indent=1) + "\n")
+        about = {
+            "command": f"python benchmarks/onnx_speed.py --rounds {asked.rounds}",
+            "commit": commit(),
+            "machine": f"{platform.machine()}, 1 thread",
+            "seed": 0,
+            "versions": {name: version(name) for name in ("eirehn", "torch", "onnx", "onnxscript", "onnxruntime")},
+        }
+        asked.json.write_text(json.dumps({**about, "rows": found}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
