@@ -106,11 +106,11 @@ def test_a_sequence_of_nan_leaves_the_others_alone(tmp_path: Path) -> None:
 
 
 def test_gates_that_close_at_once_or_never(tmp_path: Path) -> None:
-    """Global decays from 1e-4 to 9."""
+    """Global decays from 1e-4 to 4."""
     layer = eirehn.SREHN(2, 8, batch_first=True, max_depth=6)
     with torch.no_grad():
-        layer.cells[0].alpha_hat.copy_(torch.tensor([-9.0, -4.0, -1.0, 0.0, 2.0, 4.0, 6.0, 9.0]))
-        layer.cells[0].b_a.copy_(torch.tensor([-9.0, -2.0, -2.0, -3.0, -3.0, -5.0, -7.0, -10.0]))
+        layer.cells[0].alpha_hat.copy_(torch.tensor([-9.0, -6.0, -4.0, -2.0, -1.0, 0.0, 2.0, 4.0]))
+        layer.cells[0].b_a.copy_(torch.tensor([-9.0, -4.0, -2.0, -2.0, -2.0, -3.0, -3.0, -5.0]))
     session = onnxruntime.InferenceSession(written(Outputs(layer), tmp_path / "layer.onnx"))
     x = torch.randn(3, 12, 2)
     with torch.no_grad():

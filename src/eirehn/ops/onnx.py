@@ -2,7 +2,8 @@
 are a Loop, which stops when no sequence of the batch takes another.
 
 The gate is computed as `d^r = max(β − m^r, 0)` with `m^r = e^α (e^v − 1)` and `v = α (r−1) + α_t r`. From one inner
-step to the next `m^{r+1} = m^r f + e^α (f − 1)` with `f = e^{α + α_t} = m^1 + e^α`, a sum of positive numbers.
+step to the next `m^{r+1} = m^r f + e^α (f − 1)` with `f = e^{α + α_t} = m^1 + e^α`, a sum of positive numbers. In
+single precision its error is about `1e-7 e^α`, as that of ONNX Runtime's sigmoid in α_t is 3e-8.
 """
 
 # No postponed annotations here: onnxscript reads a signature off them.
@@ -200,7 +201,7 @@ def _elastic(
     kind = about.get("weight_update", "none")
     alpha, beta = op.Min(op.Softplus(p["alpha_hat"]), 87.0), op.Sigmoid(p["beta_hat"])  # (H,), e^α is finite
     growth = op.Exp(alpha)
-    double, less = op.Mul(growth, 2.0), op.Sub(growth, 1.0)
+    less = op.Sub(growth, 1.0)
     u = op.Add(op.product(x, p["W_x"]), p["b"])  # (T, B, 2H)
     u_a = op.Add(op.product(x, p["W_ax"]), p["b_a"])  # (T, B, H)
     z: Values = ()
@@ -231,8 +232,7 @@ def _elastic(
     def step(op: Graph, h: Value, inputs: Values) -> Values:
         u_x, u_a = inputs
         alpha_t = op.Sigmoid(op.Gemm(h, p["W_ah"], u_a, transB=1))
-        half = op.Tanh(op.Mul(alpha_t, 0.5))  # e^x − 1 = 2 tanh(x/2) / (1 − tanh(x/2))
-        m = op.Div(op.Mul(double, half), op.Sub(1.0, half))
+        m = op.Mul(growth, op.Sub(op.Exp(alpha_t), 1.0))
         h, both, kept = inner(op, h, gate(op, m), u_x, change, ())
         if max_depth == 1:
             return h, op.Identity(h)
