@@ -3,8 +3,8 @@
     python benchmarks/onnx_speed.py [--rounds 50] [--json results/onnx-speed.json]
 
 9 inputs, 48 units, 128 time steps, at most 5 inner steps, inference. The layers are as they are initialised. Calls
-are interleaved; the result is the shortest time, which other work on the machine disturbs least. The unrolled file is
-that of the backend `reference`, for a fixed number of time steps. It is exported without the exporter's
+are interleaved; the result is the shortest time, which other work on the machine disturbs least. The unrolled file
+is that of the backend `reference`, for a fixed number of time steps. It is exported without the exporter's
 optimisations, which take too long for such a file.
 """
 
