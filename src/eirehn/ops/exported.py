@@ -66,11 +66,19 @@ def exported_scan(
         x,
         state,
         [attrgetter(name)(cell) for name in names],
-        json.dumps(about | OPTIONS[sort](cell)),
+        _as_json(about | OPTIONS[sort](cell)),
         max_depth,
         reverse,
     )
     return Scan(out, last, depth, None)
+
+
+def _as_json(values: dict[str, Any]) -> str:
+    """Numbers and plain names as JSON; torch.export cannot trace the module json in strict mode."""
+    parts = [
+        f'"{name}": "{value}"' if isinstance(value, str) else f'"{name}": {value}' for name, value in values.items()
+    ]
+    return f"{{{', '.join(parts)}}}"
 
 
 def _unrolled(cell: RecurrentCell, x: Tensor, state: Tensor, *options: Any) -> Scan:
