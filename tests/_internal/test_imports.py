@@ -30,3 +30,7 @@ def test_our_module_follows_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert len(sys.meta_path) == finders
     import_after("library_of_others", "own_of_theirs")
     assert "own_of_theirs" in sys.modules
+    with pytest.warns(
+        UserWarning, match="^own_of_nobody does not fit this version of library_of_others: No module"
+    ):
+        import_after("library_of_others", "own_of_nobody")

@@ -127,8 +127,9 @@ def check_layer_input(name: str, input: Tensor | PackedSequence, input_size: int
     check_dtype(data, weight)
 
 
-def check_one_length(given: bool) -> None:
-    if not given and torch.compiler.is_exporting():
+def check_not_exporting() -> None:
+    """For sequences of different lengths."""
+    if torch.compiler.is_exporting():
         raise ValueError("torch.export takes sequences of one length, (B, T, X), not lengths or a PackedSequence")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Callable
 from functools import partial
 from importlib import import_module
@@ -14,7 +15,7 @@ def import_after(library: str, own: str) -> None:
     """Imports our module `own` as soon as `library` has been imported, now if it already is: what registers
     something with a library must not make `import eirehn` wait for it."""
     if library in sys.modules:
-        import_module(own)
+        _import(own, library)
     else:
         sys.meta_path.insert(0, _After(library, own))
 
@@ -36,4 +37,11 @@ class _After:
         execute(module)
         if self in sys.meta_path:
             sys.meta_path.remove(self)
-            import_module(self.own)
+            _import(self.own, self.library)
+
+
+def _import(own: str, library: str) -> None:
+    try:
+        import_module(own)
+    except ImportError as error:  # whoever imports the library may not need us
+        warnings.warn(f"{own} does not fit this version of {library}: {error}", stacklevel=2)

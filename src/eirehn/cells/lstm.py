@@ -15,7 +15,7 @@ from .._internal.checks import (
     boolean,
     check_layer_input,
     check_layer_state,
-    check_one_length,
+    check_not_exporting,
     check_pair,
     floating,
     positive_int,
@@ -119,7 +119,8 @@ class OneBias(nn.RNNBase):
         """
         self._check(input, hx)
         if torch.compiler.is_exporting():
-            check_one_length(isinstance(input, Tensor))
+            if isinstance(input, PackedSequence):
+                check_not_exporting()
             return self._layer_by_layer(input, hx)
         if self.mode == "LSTM" and isinstance(input, Tensor) and input.device.type == "cpu" and not _autocasts():
             with torch.autocast("cpu", enabled=False):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from .._internal.checks import check_one_length
+from .._internal.checks import check_not_exporting
 
 
 class Rows(NamedTuple):
@@ -25,7 +25,7 @@ class Rows(NamedTuple):
     @classmethod
     def of(cls, input: Tensor | PackedSequence, *, batch_first: bool) -> Rows:
         if isinstance(input, PackedSequence):
-            check_one_length(False)
+            check_not_exporting()
             sizes = input.batch_sizes.tolist()
             check_packed(input.data, sizes)
             return cls(input.data, sizes, sizes[0], True, batch_first, input)
