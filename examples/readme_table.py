@@ -29,7 +29,12 @@ from eirehn.report.tables import (
 
 ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md"))))
-BENCHMARKS = ("elastic_depth", "explosion", "stability")  # which make the tables of their results themselves
+BENCHMARKS = (
+    "elastic_depth",
+    "explosion",
+    "onnx_speed",
+    "stability",
+)  # which make the tables of their results themselves
 TABLE = re.compile(
     r"(?P<begin><!-- (?P<source>results/[\w-]+\.json|summary|speed) -->\n).*?(?P<end><!-- end -->\n)", re.DOTALL
 )

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -134,3 +135,25 @@ def test_episodes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
     with eirehn.use_backend("auto"):
         module.main()
     assert capsys.readouterr().out.count(" ms\n") == 4
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # torch's ONNX exporter on itself
+def test_onnx_speed(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("onnxruntime")
+    module: Any = importlib.import_module("onnx_speed")
+    monkeypatch.setattr(module, "STEPS", 3)
+    monkeypatch.setattr(module, "HIDDEN", 4)
+    monkeypatch.setattr(module, "layers", partial(_only, module.layers, "RHN"))
+    monkeypatch.setattr(module.logging, "disable", lambda level: None)
+    with eirehn.use_backend("auto"):
+        found = run(module, "--rounds", "1")
+    assert [(row["layer"], row["batch"], len(row["milliseconds"])) for row in found["rows"]] == [
+        ("RHN", 1, 3),
+        ("RHN", 32, 3),
+    ]
+    assert module.table(found).count("\n| RHN |") == 2
+
+
+def _only(layers: Callable[[], dict[str, Any]], name: str) -> dict[str, Any]:
+    return {name: layers()[name]}

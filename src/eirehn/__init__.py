@@ -3,6 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from ._internal.imports import import_after
+
 if TYPE_CHECKING:
     from ._internal.checks import UnstableTraining
     from .cells import (
@@ -69,3 +71,8 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return sorted({*globals(), *__all__, *_PACKAGES})
+
+
+# The operator of exported programs, which torch.export.load looks up by its name, and what it is in ONNX.
+import_after("torch", "eirehn.ops.exported")
+import_after("onnxscript.function_libs.torch_lib.ops", "eirehn.ops.onnx")

@@ -48,9 +48,10 @@ def run(sequences, tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.usefixtures("run")
 @pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")  # torch's inductor on itself
+@pytest.mark.filterwarnings("ignore:`isinstance.treespec:FutureWarning")  # torch's ONNX exporter on itself
 @pytest.mark.parametrize(
     ("page", "heading", "count"),
-    [("deploying", "# Deploying", 10), ("training", "## Sweeps", 2), ("api/layers", "## Episodes", 1)],
+    [("deploying", "# Deploying", 13), ("training", "## Sweeps", 2), ("api/layers", "## Episodes", 1)],
 )
 def test_the_code_below_a_heading(page, heading, count, sequences):
     pytest.importorskip("optuna")

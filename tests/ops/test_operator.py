@@ -112,14 +112,6 @@ def test_torch_compile_sees_one_node(name):
     assert same(found, [p.grad for p in layer.parameters()])
 
 
-def test_export_sees_one_node():
-    layer = make("EIREHN-paper", 2, 3)
-    x, h0 = draw(layer, 4, 5)
-    program = torch.export.export(layer, (x, h0))
-    assert sum("recurrence" in str(node.target) for node in program.graph.nodes) == 1
-    assert same(program.module()(x, h0), layer(x, h0), 1e-14)
-
-
 def test_shapes_without_values():
     layer = eirehn.EIREHN(2, 3)
     with FakeTensorMode(allow_non_fake_inputs=True):

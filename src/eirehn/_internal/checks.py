@@ -127,6 +127,12 @@ def check_layer_input(name: str, input: Tensor | PackedSequence, input_size: int
     check_dtype(data, weight)
 
 
+def check_not_exporting() -> None:
+    """For sequences of different lengths."""
+    if torch.compiler.is_exporting():
+        raise ValueError("torch.export takes sequences of one length, (B, T, X), not lengths or a PackedSequence")
+
+
 def check_layer_state(part: Tensor, size: tuple[int, int, int], *, batched: bool, weight: Tensor) -> None:
     """Checks a part of `hx`, which should be of `size` (cells, B, H)."""
     check_tensor("hx", part)

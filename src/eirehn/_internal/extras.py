@@ -8,6 +8,8 @@ EXTRAS = {
     "distributed": "dask",
     "jinja2": "report",
     "matplotlib": "report",
+    "onnx": "onnx",
+    "onnxscript": "onnx",
     "optuna": "compare",
     "sklearn": "sklearn",
 }

@@ -10,14 +10,15 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from .checks import check_not_exporting
 from .episodes import Episodes, check_reset, cleared
 
 
 class Rows(NamedTuple):
     """A batch of sequences in the order of a `PackedSequence`: step after step, the longest sequences first."""
 
-    data: Tensor  # (N, X), N = sum(batch_sizes)
-    batch_sizes: list[int]  # how many samples are still running at each step
+    data: Tensor  # (N, X), N = sum(batch_sizes); (T, B, X) without
+    batch_sizes: list[int] | None  # how many samples are still running at each step; None while exporting
     steps: int  # T of the input
     batch: int  # B of the input
     directions: int
@@ -40,11 +41,11 @@ class Rows(NamedTuple):
         if reset is not None:
             check_reset(reset, input)
         if isinstance(input, PackedSequence):
-            if torch.compiler.is_compiling():  # by torch.export: `layers.uncompiled` is for torch.compile
-                raise ValueError("the lengths of a PackedSequence must be known before the layer runs: pad it")
-            sizes = input.batch_sizes.tolist()
-            check_packed(input.data, sizes)
-            return cls(input.data, sizes, len(sizes), sizes[0], directions, True, batch_first, input, None, None)
+            check_not_exporting()
+            lengths = input.batch_sizes.tolist()
+            check_packed(input.data, lengths)
+            steps, batch = len(lengths), lengths[0]
+            return cls(input.data, lengths, steps, batch, directions, True, batch_first, input, None, None)
         batched = input.dim() == 3
         swapped = batched and batch_first
         data = input if batched else input.unsqueeze(1)  # (T, B, X)
@@ -53,7 +54,8 @@ class Rows(NamedTuple):
         steps, batch = data.size(0), data.size(1)
         if steps == 0:
             raise ValueError("Expected sequence length to be larger than 0 in RNN")
-        rows, sizes = data.flatten(0, 1), [batch] * steps
+        exporting = torch.compiler.is_exporting()  # then T may be a symbol
+        rows, sizes = (data, None) if exporting else (data.flatten(0, 1), [batch] * steps)
         first, episodes = None, None
         if reset is not None:
             reset = reset.t() if swapped else reset.view(steps, batch)
@@ -61,6 +63,11 @@ class Rows(NamedTuple):
             if episodes is not None:
                 rows, sizes = rows.index_select(0, episodes.rows), episodes.batch_sizes
         return cls(rows, sizes, steps, batch, directions, batched, batch_first, None, first, episodes)
+
+    @property
+    def samples(self) -> int:
+        """How many the rows have: each episode is one."""
+        return self.batch if self.batch_sizes is None else self.batch_sizes[0]
 
     def states_in(self, hx: Tensor) -> Tensor:
         """The caller's states (L·D, B, S), with the samples of the rows."""
@@ -89,7 +96,8 @@ class Rows(NamedTuple):
             return PackedSequence(out, *self.packed[1:])
         if self.episodes is not None:
             out = out.index_select(0, self.episodes.places)
-        out = out.reshape(self.steps, self.batch, out.size(-1))  # (T, B, H)
+        if self.batch_sizes is not None:
+            out = out.reshape(self.steps, self.batch, out.size(-1))  # (T, B, H)
         if not self.batched:
             return out.squeeze(1)
         return out.transpose(0, 1) if self.batch_first else out
@@ -98,7 +106,9 @@ class Rows(NamedTuple):
         """(L·D, N) with samples and time steps as axes in the caller's order, 0 where a sequence has ended."""
         if self.episodes is not None:
             values = values.index_select(1, self.episodes.places)
-        if self.packed is None or self.batch_sizes[-1] == self.batch:
+        if self.batch_sizes is None:
+            pass  # they are in this form
+        elif self.packed is None or self.batch_sizes[-1] == self.batch:
             values = values.reshape(values.size(0), self.steps, self.batch)  # (L·D, T, B)
         else:
             parts = values.split(self.batch_sizes, 1)

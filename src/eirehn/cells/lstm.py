@@ -15,6 +15,7 @@ from .._internal.checks import (
     boolean,
     check_layer_input,
     check_layer_state,
+    check_not_exporting,
     check_pair,
     floating,
     positive_int,
@@ -124,6 +125,10 @@ class OneBias(nn.RNNBase):
         self._check(input, hx)
         if reset is not None:
             return self._by_episode(input, hx, reset)
+        if torch.compiler.is_exporting():
+            if isinstance(input, PackedSequence):
+                check_not_exporting()
+            return self._layer_by_layer(input, hx)
         if self.mode == "LSTM" and isinstance(input, Tensor) and input.device.type == "cpu" and not _autocasts():
             with torch.autocast("cpu", enabled=False):
                 weight: Tensor = self.weight_ih_l0  # type: ignore[assignment]  # torch sets it by name
@@ -154,11 +159,13 @@ class OneBias(nn.RNNBase):
             name = type(self).__name__
             raise RuntimeError(f"vmap cannot run {name}, which is torch's own: call one model at a time") from error
 
-    def _layer_by_layer(self, input: Tensor, hx: Any) -> Any:
+    def _layer_by_layer(self, input: Any, hx: Any) -> Any:
         """As `_by_torch`, with torch's dropout: cuDNN's creates its state anew after torch's generator has been
         set, which is done before a CUDA graph is captured, and that is not possible during the capture."""
         kernels: dict[str, Any] = {"LSTM": _VF.lstm, "GRU": _VF.gru, "RNN_TANH": _VF.rnn_tanh}
-        self._update_flat_weights()  # functional_call may have replaced them
+        exporting = torch.compiler.is_exporting()
+        if not exporting:
+            self._update_flat_weights()  # functional_call may have replaced them
         batched = input.dim() == 3
         out = input if batched else input.unsqueeze(1)
         if batched and self.batch_first:
@@ -169,10 +176,14 @@ class OneBias(nn.RNNBase):
         directions = self._cells // self.num_layers
         last: list[tuple[Tensor, ...]] = []
         for layer in range(self.num_layers):
-            if layer > 0:
+            if layer > 0 and self.training:
                 out = F.dropout(out, self.dropout)
-            weights = self._flat_weights[4 * directions * layer : 4 * directions * (layer + 1)]
             first = tuple(part[directions * layer : directions * (layer + 1)] for part in states)
+            if exporting:
+                out, *state = self._exported(out, first if self.mode == "LSTM" else first[:1], layer)
+                last.append(tuple(state))
+                continue
+            weights = self._flat_weights[4 * directions * layer : 4 * directions * (layer + 1)]
             given = first if self.mode == "LSTM" else first[0]
             with warnings.catch_warnings():
                 # The weights of one layer do not lie together where those of all do: cuDNN copies them.
@@ -185,6 +196,18 @@ class OneBias(nn.RNNBase):
         elif self.batch_first:
             out = out.transpose(0, 1)
         return out, finals if self.mode == "LSTM" else finals[0]
+
+    def _exported(self, x: Tensor, states: tuple[Tensor, ...], layer: int) -> list[Tensor]:
+        """One layer over x (T, B, X), by the operator of exported programs: `output, h_n` and an LSTM's `c_n`."""
+        kind = self.mode.removesuffix("_TANH")
+        about = f'{{"kind": "{kind}", "hidden_size": {self.hidden_size}}}'
+        found = []
+        for direction, state in enumerate(zip(*states, strict=True)):
+            end = f"l{layer}{'_reverse' * direction}"
+            weights = [getattr(self, f"{name}_{end}") for name in ("weight_ih", "weight_hh", "bias_ih")]
+            found.append(torch.ops.eirehn.scan(x, torch.cat(state, -1), weights, about, 1, direction == 1))
+        outs, lasts, _ = zip(*found, strict=True)
+        return [torch.cat(outs, -1), *torch.stack(lasts).chunk(len(states), -1)]
 
     def to_torch(self) -> nn.RNNBase:
         """torch's layer with copies of these weights, its second biases zero and frozen, see `one_bias`.

@@ -28,6 +28,7 @@ COMMANDS = (
     "predict",
     "generate",
     "score",
+    "export",
     "report",
     "recipes",
     "data",
@@ -48,6 +49,7 @@ Recurrent networks with elastic depth.
   predict RUN FILE predict classes, numbers or next words for a new file
   generate RUN     write text with a trained language model
   score RUN TEXT   measure how well a language model predicts your text
+  export RUN FILE  write a trained model as an ONNX file
   report RUN …     write an HTML report of trained runs
   recipes          list the recipes
   data NAME        download and check a data set: har or ptb

@@ -16,6 +16,7 @@ from .._internal.rows import Rows, shaped_by_values
 from ..cells import RecurrentCell
 from ..cells.base import no_script, stops_by_data
 from ..ops import Scan, masked_rows, scan, states_before
+from ..ops.exported import exported_scan
 
 Sequences = TypeVar("Sequences", Tensor, PackedSequence)
 """What comes in as a tensor comes out as a tensor; packed sequences come out packed."""
@@ -266,16 +267,11 @@ class RecurrentLayer(nn.Module):
                     inputs.append(data)
                 x_mask = _mask(self.input_dropout, rows, states, cell.input_size, training)
                 h_mask = _mask(self.hidden_dropout, rows, states, cell.hidden_size, training)
-                found = scan(
-                    cell,
-                    data,
-                    rows.batch_sizes,
-                    states[index],
-                    max_depth=most,
-                    reverse=direction == 1,
-                    x_mask=x_mask,
-                    h_mask=h_mask,
-                )
+                options: Any = {"max_depth": most, "reverse": direction == 1, "x_mask": x_mask, "h_mask": h_mask}
+                if rows.batch_sizes is None:
+                    found = exported_scan(cell, data, states[index], with_cost=with_cost, **options)
+                else:
+                    found = scan(cell, data, rows.batch_sizes, states[index], **options)
                 if with_cost and found.cost is None:
                     before = states_before(found.out, rows.batch_sizes, states[index], reverse=direction == 1)
                     h_rows = masked_rows(before, h_mask, rows.batch_sizes)
@@ -310,7 +306,7 @@ class RecurrentLayer(nn.Module):
         """(layers · directions, B, S), with samples in the order of the rows."""
         cell = self._first_cell()
         if hx is None:
-            return cell.initial_state(rows.batch_sizes[0]).expand(len(self.cells), -1, -1)
+            return cell.initial_state(rows.samples).expand(len(self.cells), -1, -1)
         parts = cell.state_parts(hx)
         size = (len(self.cells), rows.batch, self.hidden_size)
         for part in parts:

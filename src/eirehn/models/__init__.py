@@ -3,6 +3,7 @@
 from ..data.dataset import Scaling
 from .body import Outcome
 from .config import ELASTIC, FIXED, KINDS, SHALLOW, LanguageNetwork, Network, SequenceNetwork
+from .export import export_onnx
 from .language import LanguageModel
 from .sequence import SequenceModel
 
@@ -18,4 +19,5 @@ __all__ = [
     "Scaling",
     "SequenceModel",
     "SequenceNetwork",
+    "export_onnx",
 ]

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 from torch.utils._pytree import tree_map
 
-from .._internal.checks import positive_int
+from .._internal.checks import check_not_exporting, positive_int
 from ..data.dataset import Scaling, check_single, padded
 from .body import Outcome, build_body, run_body
 from .body import output_size as body_size
@@ -146,6 +146,7 @@ class SequenceModel(nn.Module):
             state = tree_map(lambda part: part[:, 0], state)
             return Outcome(prediction[0], state, depth[:, 0], None if cost is None else cost[:, 0])
         if lengths is not None:
+            check_not_exporting()
             lengths = checked_lengths(lengths, *x.shape[:2])
         if self.scaling is not None:
             x = self.scaling.inputs(x, self.head.weight)

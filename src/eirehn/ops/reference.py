@@ -15,7 +15,9 @@ from .weights import Arguments, Weights
 
 
 class Scan(NamedTuple):
-    """The result of a cell for whole sequences, in rows as in a `PackedSequence`: N = sum(batch_sizes)."""
+    """The result of a cell for whole sequences, in rows as in a `PackedSequence`: N = sum(batch_sizes).
+
+    While a program is exported there are no `batch_sizes`, as T may be symbolic, and (N,) is (T, B)."""
 
     out: Tensor  # (N, H)
     state: Tensor  # (B, S): after the last step of each sample
@@ -50,9 +52,11 @@ def scan(
     )
 
 
-def masked_rows(x: Tensor, mask: Tensor | None, batch_sizes: list[int]) -> Tensor:
+def masked_rows(x: Tensor, mask: Tensor | None, batch_sizes: list[int] | None) -> Tensor:
     """The rows of a batch (N, X), each multiplied by the mask of its sample (B, X)."""
-    return x if mask is None else x * torch.cat([mask[:b] for b in batch_sizes])
+    if mask is None:
+        return x
+    return x * (mask if batch_sizes is None else torch.cat([mask[:b] for b in batch_sizes]))
 
 
 def steps(
@@ -93,8 +97,10 @@ def steps(
     return Scan(torch.cat(outs), state, torch.cat(depths), torch.cat(costs) if costs else None)
 
 
-def states_before(out: Tensor, batch_sizes: list[int], first: Tensor, *, reverse: bool = False) -> Tensor:
+def states_before(out: Tensor, batch_sizes: list[int] | None, first: Tensor, *, reverse: bool = False) -> Tensor:
     """The state before each step, (N, H), given all states `out` (N, H) and the initial ones (B, H)."""
+    if batch_sizes is None:
+        return torch.cat([out, first[None]])[1:] if reverse else torch.cat([first[None], out])[:-1]
     batch, steps = batch_sizes[0], range(len(batch_sizes))
     if batch_sizes[-1] == batch:
         return torch.cat([out[batch:], first] if reverse else [first, out[:-batch]])
