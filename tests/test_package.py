@@ -49,7 +49,7 @@ def built(tmp_path_factory):
 def test_wheel_and_sdist_hold_what_they_should(built):
     (wheel,) = built.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    suffixes = (".py", ".cu", ".html", ".css", ".json")
+    suffixes = (".py", ".cu", ".html", ".css", ".json", ".safetensors")
     sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*") if path.suffix in suffixes}
     assert sources <= set(names)
     assert {"eirehn/py.typed", "eirehn/experiments/published.json"} <= set(names)

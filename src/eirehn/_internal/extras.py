@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import importlib.util
 
-EXTRAS = {"matplotlib": "report", "jinja2": "report", "sklearn": "sklearn", "optuna": "compare"}
+EXTRAS = {
+    "huggingface_hub": "hub",
+    "jinja2": "report",
+    "matplotlib": "report",
+    "mlflow": "mlflow",
+    "optuna": "compare",
+    "sklearn": "sklearn",
+    "wandb": "wandb",
+}
 """All other libraries are in `train`."""
 
 

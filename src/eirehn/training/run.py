@@ -8,9 +8,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from safetensors.torch import save
-
-from .._internal.files import RunError, lock, read_json, replacing, write_json, write_text
+from .._internal.files import RunError, lock, read_json, write_json, write_text
+from ..models.io import write_values
 from .config import Recipe
 from .provenance import command
 
@@ -151,8 +150,7 @@ def has_one_target(data: Any) -> bool:
 def export(task: Task, recipe: Recipe, folder: Path) -> None:
     """Writes the models as `eirehn.load` reads them."""
     for name, values in (("best", task.best.values), ("last", task.last_values())):
-        with replacing(folder / f"{name}.safetensors") as file:
-            file.write(save({key: value.detach().cpu().contiguous() for key, value in values.items()}))
+        write_values(folder / f"{name}.safetensors", values)
     data = recipe.data
     # A language model's own size: its texts may have changed during training.
     known = len(task.ensemble.values()["bias"][0]) if data.task == "language" else None
