@@ -25,5 +25,6 @@ def missing(module: str) -> str:
 def need(*modules: str) -> None:
     """Raises an ImportError that names the install command where one of `modules` is missing."""
     for module in modules:
-        if importlib.util.find_spec(module) is None:
+        found = importlib.util.find_spec(module)
+        if found is None or found.origin is None:  # a folder of this name, such as the one that wandb writes
             raise ModuleNotFoundError(missing(module), name=module)

@@ -45,6 +45,9 @@ def train(given: list[str]) -> int:
     parser.add_argument("--recipe", type=str | None, help="Start from a recipe of `eirehn recipes`")
     parser.add_argument("--config", action="config", help="YAML file with any fields of a recipe")
     parser.add_argument("--out", type=Path | None, help="The run's folder; default runs/NAME")
+    parser.add_argument(
+        "--logger", type=str | None, help="tensorboard (default), wandb, mlflow or csv; several: a,b"
+    )
     parser.add_argument("--resume", type=Path | None, help="Resume this run; only --epochs may be given too")
     parser.add_argument("--text", nargs=3, metavar=("TRAIN", "VALIDATION", "TEST"), help="Your own texts")
     parser.add_argument("--help_all", action="help", help="Show all fields and exit")
@@ -78,7 +81,7 @@ def train(given: list[str]) -> int:
         raise UsageError("--recipe must be given on the command line; a YAML file holds fields of a recipe")
     recipe = _recipe(asked)
     _announce_reading(recipe)
-    return _train(recipe, asked.out or Path("runs") / recipe.name)
+    return _train(recipe, asked.out or Path("runs") / recipe.name, asked.logger)
 
 
 def _flags(given: Sequence[str]) -> dict[str, list[str]]:
@@ -140,7 +143,7 @@ def _announce_reading(recipe: Recipe) -> None:
         print(f"eirehn: reading {path}, once; a gigabyte takes minutes", file=sys.stderr)
 
 
-def _train(recipe: Recipe, folder: Path) -> int:
+def _train(recipe: Recipe, folder: Path, logger: str | None = None) -> int:
     from ..data.table import FileData
     from ..training.callbacks import stopped_seeds
     from ..training.run import first_process
@@ -154,7 +157,7 @@ def _train(recipe: Recipe, folder: Path) -> int:
                 display.print(heads.pop()())
             display(event)
 
-        return carry_out(recipe, folder, tell=tell)
+        return carry_out(recipe, folder, tell=tell, loggers=None if logger is None else logger.split(","))
 
     result = displayed(work)
     if first_process():

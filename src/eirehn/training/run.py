@@ -20,6 +20,7 @@ OWN = (
     "recipe.json",
     "command.txt",
     "last.ckpt",
+    "loggers.json",
     "metrics.csv",
     "model.json",
     "vocabulary.json",
@@ -28,6 +29,7 @@ OWN = (
     "last.safetensors",
 )
 LOCK, LOGS = ".lock", "tensorboard"
+WRITTEN_BY_LOGGERS = (LOGS, "wandb")
 RESULT = {"recipe", "metric", "values", "final_values", "best_epoch", "depth", "parameters", "seconds"}
 PATIENCE = 10.0  # seconds to wait for a process that is about to end
 
@@ -43,6 +45,8 @@ class RunFolder:
     vocabulary.json    the tokens of a language model, by their numbers
     result.json        the metrics on test data, once the training has ended
     tensorboard/       the metrics of every epoch for TensorBoard
+    loggers.json       the loggers, and the ids of the run at W&B and MLflow, if they are not the default
+    wandb/             what W&B writes
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -50,6 +54,7 @@ class RunFolder:
         self.checkpoint = self.path / "last.ckpt"
         self.metrics = self.path / "metrics.csv"
         self.result = self.path / "result.json"
+        self.loggers = self.path / "loggers.json"
         self._lock: IO[bytes] | None = None
 
     def exists(self) -> bool:
@@ -61,7 +66,9 @@ class RunFolder:
         files = [folder / name for name in (*OWN, LOCK)]
         known = {*files, *(file.resolve() for file in files)}  # also where it is a link
         asked = {path.resolve(), path.parent.resolve() / path.name}
-        return bool(known & asked) or any(folder / LOGS in each.parents for each in asked)
+        return bool(known & asked) or any(
+            folder / name in each.parents for name in WRITTEN_BY_LOGGERS for each in asked
+        )
 
     def recipe(self) -> Recipe:
         path = self.path / "recipe.json"
