@@ -96,6 +96,7 @@ for _ in range(5):
     optimizer.step()
 assert losses[-1] < losses[0], losses
 layer(x, max_depth=2)
+assert eirehn.load("har-best").predict(torch.zeros(1, 32, 36)).shape == (1,)
 print(tuple(out.shape), tuple(h_n.shape), tuple(depth.shape), layer.depth_bound().shape, eirehn.__version__)
 """
     ended = run(core, tmp_path, "-c", code)

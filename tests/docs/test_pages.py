@@ -49,10 +49,11 @@ def run(sequences, tmp_path, monkeypatch):
 @pytest.mark.usefixtures("run")
 @pytest.mark.filterwarnings("ignore:`torch.jit.script:DeprecationWarning")  # torch's inductor on itself
 @pytest.mark.parametrize(
-    ("page", "heading", "count"), [("deploying", "# Deploying", 10), ("training", "## Sweeps", 2)]
+    ("page", "heading", "count"), [("deploying", "# Deploying", 13), ("training", "## Sweeps", 2)]
 )
 def test_the_code_below_a_heading(page, heading, count, sequences):
     pytest.importorskip("optuna")
+    pytest.importorskip("huggingface_hub")
     path = PAGES / f"{page}.md"
     text = path.read_text("utf-8")
     begin = text.index(f"{heading}\n")
@@ -65,3 +66,10 @@ def test_the_code_below_a_heading(page, heading, count, sequences):
         for block in blocks:
             above = text[: block.start(1)].count("\n")  # so that an error names the line of the page
             exec(compile("\n" * above + block[1], str(path), "exec"), names)
+
+
+def test_the_results_of_the_models_of_the_package():
+    page = (PAGES / "deploying.md").read_text("utf-8")
+    accuracy, error = (eirehn.load(name).results["value"] for name in ("har-best", "synthetic-best"))
+    assert f"| accuracy {100 * accuracy:.2f} % |" in page
+    assert f"| MSE {error:.3g} |" in page

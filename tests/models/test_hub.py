@@ -165,6 +165,10 @@ def test_files_that_are_refused(tmp_path: Path) -> None:
     write_json(folder / "model.json", {**about, "seeds": [0, 1], "best_score": [1.0, 0.5]})
     with pytest.raises(RunError, match=r"does not fit the model.json"):
         SequenceModel.from_pretrained(folder)
+    for name, size in (("hidden_size", 10**7), ("hidden_size", 10**30), ("num_layers", 10**9)):
+        write_json(folder / "model.json", {**about, "network": {**about["network"], name: size}})
+        with pytest.raises(RunError, match=r"does not fit the model|model.json is damaged"):
+            SequenceModel.from_pretrained(folder)
     write_json(folder / "model.json", {**about, "results": [1]})
     with pytest.raises(RunError, match="results is not a mapping"):
         SequenceModel.from_pretrained(folder)

@@ -114,7 +114,6 @@ def test_models_of_the_package(
         load(name)
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(not (data_dir() / "har").is_dir(), reason="UCI HAR is not here: set EIREHN_DATA_DIR")
 def test_the_model_card_has_the_accuracy_of_the_weights() -> None:
     test, model = HarData(held_out=0, standardise=False, frame=4).load().test, load("har-best")

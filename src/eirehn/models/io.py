@@ -22,6 +22,7 @@ from .sequence import SequenceModel
 KEPT = ("best", "last")
 TRAINED = Path(__file__).parent / "trained"
 """The models that come with the package, a folder each."""
+MOST_LAYERS = 1000
 PICKLED = (".bin", ".pkl", ".pt", ".pth")
 
 
@@ -60,7 +61,8 @@ def load(run: str | os.PathLike[str], *, seed: int | None = None, which: str = "
     one_of("which", which, KEPT)
     folder = _folder(Path(run))
     about = read_about(folder)
-    model = _blank(about, folder)
+    with torch.device("meta"):  # the sizes in a damaged file must not allocate memory
+        form = _blank(about, folder)
     if seed is not None and seed not in about["seeds"]:
         raise ValueError(f"seed must be one of {', '.join(map(str, about['seeds']))} in {folder}, got {seed}")
     index = best_member(about, seed)
@@ -70,11 +72,11 @@ def load(run: str | os.PathLike[str], *, seed: int | None = None, which: str = "
         )
     path = folder / f"{which}.safetensors"
     values = read_values(path)
-    own = dict(model.named_parameters())
-    check_values({name: parameter[None] for name, parameter in own.items()}, values, path)
+    check_values({name: parameter[None] for name, parameter in form.named_parameters()}, values, path)
     if any(len(value) != len(about["seeds"]) for value in values.values()):
         raise RunError(f"{path} does not fit the model.json in the same folder")
-    for name, parameter in own.items():
+    model = _blank(about, folder)
+    for name, parameter in model.named_parameters():
         parameter.data = values[name][index].clone()
     if isinstance(model, LanguageModel):
         from ..data.vocabulary import Vocabulary
@@ -197,6 +199,8 @@ def read_about(folder: Path) -> dict[str, Any]:
 
 def _blank(about: dict[str, Any], folder: Path) -> SequenceModel | LanguageModel:
     try:
+        if about["network"].get("num_layers", 1) > MOST_LAYERS:
+            raise ValueError(f"more than {MOST_LAYERS} layers")
         scaling = None if about.get("scaling") is None else read_scaling(about["scaling"])
         if about.get("task") == "language":
             language = LanguageNetwork(**network_fields(LanguageNetwork, about["network"]))
@@ -211,7 +215,7 @@ def _blank(about: dict[str, Any], folder: Path) -> SequenceModel | LanguageModel
         if len(columns := about.get("columns", ())) == model.input_size:
             model.signals = tuple(columns)
         return model
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise RunError(f"{folder / 'model.json'} is damaged: {error!r}") from error
 
 

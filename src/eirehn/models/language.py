@@ -37,6 +37,8 @@ class LanguageModel(Pretrained, nn.Module):
 
     Attributes:
         tokens: the `Vocabulary` that maps tokens to indices; None for a model that is not from `eirehn.load`.
+        results: what is known of the training: seed, recipe, metric, its value on test data, depth; None for a
+            model that is not from `eirehn.load`.
 
     Shape:
         - tokens: `(B, T)`, int64.

@@ -43,6 +43,8 @@ class SequenceModel(Pretrained, nn.Module):
     Attributes:
         classes: the names of the classes, in the order of the outputs; empty if it predicts numbers.
         signals: the names of the channels of the inputs; empty if they are not known.
+        results: what is known of the training: seed, recipe, metric, its value on test data, depth; None for a
+            model that is not from `eirehn.load`.
 
     Shape:
         - x: `(B, T, input_size)`.
