@@ -14,7 +14,6 @@ import torch
 from .._internal.checks import one_of
 from .._internal.files import RunError, read_json, replacing, write_json, write_text
 from ..data.dataset import Scaling
-from .card import card
 from .config import LanguageNetwork, SequenceNetwork, network_fields
 from .language import LanguageModel
 from .sequence import SequenceModel
@@ -131,6 +130,8 @@ def save(model: SequenceModel | LanguageModel, folder: Path, repo_id: str | None
     (folder / "last.safetensors").unlink(missing_ok=True)  # of an earlier model
     write_json(folder / "model.json", about)
     if not (folder / "README.md").exists():
+        from .card import card
+
         write_text(folder / "README.md", card(model, folder.resolve().name, repo_id))
 
 
