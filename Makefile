@@ -4,7 +4,7 @@ VENV := .venv
 PY := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: run test fast test-gpu lint bench picture figures tutorials docs readme-table clean
+.PHONY: run test fast test-gpu lint bench picture figures tutorials docs trained readme-table clean
 
 run: $(READY)  ## the paper's synthetic experiment in small: a table and a report, in a few minutes
 	$(VENV)/bin/eirehn reproduce synthetic --quick
@@ -37,6 +37,10 @@ tutorials: $(READY)  ## the outputs of the notebooks in docs/tutorials; needs th
 
 docs: $(READY)  ## the documentation site, in site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
+
+trained: $(READY)  ## the model that comes with the package, in minutes; needs the data of `eirehn data har`
+	$(VENV)/bin/eirehn train --recipe har-best --seed 0 --out runs/trained/har-best
+	$(PY) examples/trained_models.py runs/trained/har-best
 
 readme-table: $(READY)  ## the tables of README and documentation from results/
 	$(PY) examples/readme_table.py

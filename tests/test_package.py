@@ -49,7 +49,7 @@ def built(tmp_path_factory):
 def test_wheel_and_sdist_hold_what_they_should(built):
     (wheel,) = built.glob("*.whl")
     names = zipfile.ZipFile(wheel).namelist()
-    suffixes = (".py", ".cu", ".html", ".css", ".json")
+    suffixes = (".py", ".cu", ".html", ".css", ".json", ".safetensors")
     sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*") if path.suffix in suffixes}
     assert sources <= set(names)
     assert {"eirehn/py.typed", "eirehn/experiments/published.json"} <= set(names)
@@ -96,6 +96,7 @@ for _ in range(5):
     optimizer.step()
 assert losses[-1] < losses[0], losses
 layer(x, max_depth=2)
+assert eirehn.load("har-best").predict(torch.zeros(1, 32, 36)).shape == (1,)
 print(tuple(out.shape), tuple(h_n.shape), tuple(depth.shape), layer.depth_bound().shape, eirehn.__version__)
 """
     ended = run(core, tmp_path, "-c", code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +11,8 @@ from eirehn._internal.extras import missing, need
 
 
 @pytest.mark.parametrize(
-    ("module", "extra"), [("jinja2", "report"), ("sklearn", "sklearn"), ("pytorch_lightning", "train")]
+    ("module", "extra"),
+    [("huggingface_hub", "hub"), ("sklearn", "sklearn"), ("pytorch_lightning", "train"), ("wandb", "wandb")],
 )
 def test_the_message_names_what_to_install(module: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     need("json", "sys")
@@ -20,3 +22,11 @@ def test_the_message_names_what_to_install(module: str, extra: str, monkeypatch:
     assert caught.value.name == module
     assert str(caught.value) == missing(f"{module}.part")
     assert str(caught.value) == f"{module} is not installed: pip install 'eirehn[{extra}]'"
+
+
+def test_a_folder_is_not_a_library(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """W&B writes to a folder of its own name."""
+    (tmp_path / "eirehn_test_folder").mkdir()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ModuleNotFoundError, match="eirehn_test_folder is not installed"):
+        need("eirehn_test_folder")

@@ -26,7 +26,7 @@ RECIPES = (None, "synthetic-ei-rehn-20-penalty-0.01", "har-best", "ptb-best", "l
 def recipe_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The recipe that a command line of `eirehn train` would train."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(module, "_train", lambda recipe, folder: found.append(recipe) or 0)
+    monkeypatch.setattr(module, "_train", lambda recipe, folder, logger: found.append(recipe) or 0)
     found: list[Recipe] = []
 
     def recipe_of(line: str) -> Recipe:

@@ -70,6 +70,19 @@ def test_made_longer_and_started_from(tmp_path: Path, capsys: pytest.CaptureFixt
     assert RunFolder(tmp_path / "second").recipe().init == str(run)
 
 
+def test_loggers(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "run"
+    assert "logger must be one of tensorboard, csv," in refused(f"{SYNTHETIC} 1 --out {run} --logger csv,x", capsys)
+    monkeypatch.setitem(sys.modules, "wandb", None)
+    hint = "eirehn: wandb is not installed: pip install 'eirehn[wandb]'\n"
+    assert refused(f"{SYNTHETIC} 1 --out {run} --logger csv,wandb", capsys) == hint
+    assert not run.exists()
+    done(f"{SYNTHETIC} 1 --out {run} --logger csv")
+    assert not (run / "tensorboard").exists()
+    done(f"train --resume {run} --epochs 2")
+    assert not (run / "tensorboard").exists()
+
+
 @pytest.mark.slow
 def test_an_unstable_training_has_an_exit_code_and_one_line_a_seed(tmp_path: Path) -> None:
     recipe, config = exploding(), tmp_path / "recipe.json"

@@ -51,10 +51,11 @@ def run(sequences, tmp_path, monkeypatch):
 @pytest.mark.filterwarnings("ignore:`isinstance.treespec:FutureWarning")  # torch's ONNX exporter on itself
 @pytest.mark.parametrize(
     ("page", "heading", "count"),
-    [("deploying", "# Deploying", 13), ("training", "## Sweeps", 2), ("api/layers", "## Episodes", 1)],
+    [("deploying", "# Deploying", 16), ("training", "## Sweeps", 2), ("api/layers", "## Episodes", 1)],
 )
 def test_the_code_below_a_heading(page, heading, count, sequences):
     pytest.importorskip("optuna")
+    pytest.importorskip("huggingface_hub")
     path = PAGES / f"{page}.md"
     text = path.read_text("utf-8")
     begin = text.index(f"{heading}\n")
@@ -67,3 +68,8 @@ def test_the_code_below_a_heading(page, heading, count, sequences):
         for block in blocks:
             above = text[: block.start(1)].count("\n")  # so that an error names the line of the page
             exec(compile("\n" * above + block[1], str(path), "exec"), names)
+
+
+def test_the_results_of_the_models_of_the_package():
+    page = (PAGES / "deploying.md").read_text("utf-8")
+    assert f"| accuracy {100 * eirehn.load('har-best').results['value']:.2f} % |" in page

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -32,3 +33,13 @@ def as_another(features: str, script: str) -> str:
         llvm.get_host_cpu_features = lambda: dict.fromkeys({features.split()}, True)
     """
     return in_new_python(textwrap.dedent(first) + textwrap.dedent(script))
+
+
+def killed(script: str, **environment: str) -> None:
+    """Runs a script that ends itself by `kill -9`."""
+    paths = [str(Path(__file__).parent.parent), *sys.path]
+    run = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=120,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment},
+    )  # fmt: skip
+    assert run.returncode == -signal.SIGKILL, run.stderr

@@ -5,14 +5,17 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from helpers.small import DATA, Sums, small, with_data
 from torch import nn
 
 from eirehn._internal.files import RunError, read_json, write_json
+from eirehn.data.download import data_dir
+from eirehn.data.har import ACTIVITIES, HarData
 from eirehn.data.vocabulary import Vocabulary
-from eirehn.models.io import load
+from eirehn.models.io import TRAINED, load
 from eirehn.training import config
 from eirehn.training.trainer import train
 
@@ -93,3 +96,26 @@ def test_a_vocabulary_that_does_not_fit(language_run: Path, tmp_path: Path) -> N
     Vocabulary("word", ("<unk>", "<eos>", "a")).save(tmp_path / "vocabulary.json")
     with pytest.raises(RunError, match="does not fit"):
         load(tmp_path)
+
+
+@pytest.mark.parametrize(("name", "outputs"), [("har-best", (2, 6))])
+def test_models_of_the_package(
+    name: str, outputs: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = load(name)
+    assert model(torch.zeros(2, 32, model.input_size)).shape == outputs
+    assert model.results["recipe"] == name
+    with pytest.raises(RunError, match="there is no folder bset, and the models of the package are har-best"):
+        load("bset")
+    Path(name).mkdir()
+    with pytest.raises(RunError, match="holds no trained model"):
+        load(name)
+
+
+@pytest.mark.skipif(not (data_dir() / "har").is_dir(), reason="UCI HAR is not here: set EIREHN_DATA_DIR")
+def test_the_model_card_has_the_accuracy_of_the_weights() -> None:
+    test, model = HarData(held_out=0, standardise=False, frame=4).load().test, load("har-best")
+    right = model.predict(test.x) == np.array(ACTIVITIES)[test.target]
+    card = (TRAINED / "har-best" / "README.md").read_text("utf-8")
+    assert f"| test accuracy | {100 * right.mean():.2f} % (seed 0) |" in card

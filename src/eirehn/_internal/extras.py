@@ -6,12 +6,15 @@ import importlib.util
 
 EXTRAS = {
     "distributed": "dask",
+    "huggingface_hub": "hub",
     "jinja2": "report",
     "matplotlib": "report",
+    "mlflow": "mlflow",
     "onnx": "onnx",
     "onnxscript": "onnx",
     "optuna": "compare",
     "sklearn": "sklearn",
+    "wandb": "wandb",
 }
 """All other libraries are in `train`."""
 
@@ -25,5 +28,6 @@ def missing(module: str) -> str:
 def need(*modules: str) -> None:
     """Raises an ImportError that names the install command where one of `modules` is missing."""
     for module in modules:
-        if importlib.util.find_spec(module) is None:
+        found = importlib.util.find_spec(module)
+        if found is None or found.origin is None:  # a folder of this name, such as the one that wandb writes
             raise ModuleNotFoundError(missing(module), name=module)

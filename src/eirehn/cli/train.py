@@ -39,6 +39,9 @@ def train(given: list[str]) -> int:
         return _resume(flags)
     parser = make_parser(train, usage="eirehn train [flags]")
     parser.add_argument("--out", type=Path | None, help="The run's folder; default runs/NAME")
+    parser.add_argument(
+        "--logger", type=str | None, help="tensorboard (default), wandb, mlflow or csv; several: a,b"
+    )
     parser.add_argument("--resume", type=Path | None, help="Resume this run; only --epochs may be given too")
     parser.add_argument("--help_all", action="help", help="Show all fields and exit")
     name, kind = add_recipe(parser, flags)
@@ -46,7 +49,7 @@ def train(given: list[str]) -> int:
         print(short_help(parser, name, kind))
         return 0
     asked, recipe = parse_recipe(parser, flags)
-    return _train(recipe, asked.out or Path("runs") / recipe.name)
+    return _train(recipe, asked.out or Path("runs") / recipe.name, asked.logger)
 
 
 def add_recipe(parser: Parser, flags: Mapping[str, Sequence[str]]) -> tuple[str | None, str]:
@@ -153,7 +156,7 @@ def _announce_reading(recipe: Recipe) -> None:
         print(f"eirehn: reading {path}, once; a gigabyte takes minutes", file=sys.stderr)
 
 
-def _train(recipe: Recipe, folder: Path) -> int:
+def _train(recipe: Recipe, folder: Path, logger: str | None = None) -> int:
     from ..data.table import FileData
     from ..training.callbacks import stopped_seeds
     from ..training.run import first_process
@@ -167,7 +170,7 @@ def _train(recipe: Recipe, folder: Path) -> int:
                 display.print(heads.pop()())
             display(event)
 
-        return carry_out(recipe, folder, tell=tell)
+        return carry_out(recipe, folder, tell=tell, loggers=None if logger is None else logger.split(","))
 
     result = displayed(work)
     if first_process():

@@ -26,6 +26,7 @@ COMMON = {
         "--out": "folder of the run; default runs/NAME",
         "--resume": "resume the run of this folder",
         "--init": "run whose weights the training starts from",
+        "--logger": "tensorboard, wandb, mlflow, csv; also a,b",
         "--name": "name in tables and reports",
     },
     "Network": {

@@ -1,33 +1,42 @@
-"""Loads trained models from their run folder, without pickle and without the libraries that trained them."""
+"""Loads trained models from folders and saves them, without pickle and without the libraries that trained them."""
 
 from __future__ import annotations
 
 import math
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from .._internal.checks import one_of
-from .._internal.files import RunError, read_json
+from .._internal.files import RunError, read_json, replacing, write_json, write_text
 from ..data.dataset import Scaling
 from .config import LanguageNetwork, SequenceNetwork, network_fields
 from .language import LanguageModel
 from .sequence import SequenceModel
 
 KEPT = ("best", "last")
+TRAINED = Path(__file__).parent / "trained"
+"""The models that come with the package, a folder each."""
+MOST_LAYERS = 1000
+PICKLED = (".bin", ".pkl", ".pt", ".pth")
 
 
 def load(run: str | os.PathLike[str], *, seed: int | None = None, which: str = "best", device: Any = "cpu") -> Any:
-    """Loads a trained model from a run folder, ready to use (in evaluation mode).
+    """Loads a trained model from a folder, ready to use (in evaluation mode).
 
     A model trained on a file of your own takes and gives values in the units of that file, and its `classes` are
     the names of the classes. A language model has its vocabulary in `model.tokens`.
 
+    A trained model comes with the package and is loaded by its name, unless there is a folder of that name:
+    `"har-best"` (activities of UCI HAR).
+
     Args:
-        run: the folder that `eirehn train` or `eirehn reproduce` wrote.
+        run: the folder that `eirehn train`, `eirehn reproduce` or `save_pretrained` of a model wrote, or the name
+            of a model of the package.
         seed: which of the seeds trained together. Default: the one with the best validation metric, or with the
             lowest training loss if there are no validation data.
         which: `"best"`, the weights of the best epoch on validation data, or of the last if there are none; or
@@ -38,18 +47,21 @@ def load(run: str | os.PathLike[str], *, seed: int | None = None, which: str = "
         A `SequenceModel` or a `LanguageModel`, see `eirehn.models`.
 
     Raises:
-        RunError: if there is not a trained model in the folder, or a file is damaged.
+        RunError: if there is not a trained model in the folder, no model of that name, or a file is damaged.
         ValueError: if there is no such seed or choice of weights.
 
     Examples:
         >>> model = eirehn.load("runs/synthetic")
         >>> model(torch.zeros(1, 20, 2)).shape
         torch.Size([1, 20, 2])
+        >>> eirehn.load("har-best").predict(torch.zeros(1, 32, 36)).shape
+        (1,)
     """
     one_of("which", which, KEPT)
-    folder = Path(run)
+    folder = _folder(Path(run))
     about = read_about(folder)
-    model = _blank(about, folder)
+    with torch.device("meta"):  # the sizes in a damaged file must not allocate memory
+        form = _blank(about, folder)
     if seed is not None and seed not in about["seeds"]:
         raise ValueError(f"seed must be one of {', '.join(map(str, about['seeds']))} in {folder}, got {seed}")
     index = best_member(about, seed)
@@ -59,9 +71,11 @@ def load(run: str | os.PathLike[str], *, seed: int | None = None, which: str = "
         )
     path = folder / f"{which}.safetensors"
     values = read_values(path)
-    own = dict(model.named_parameters())
-    check_values({name: parameter[None] for name, parameter in own.items()}, values, path)
-    for name, parameter in own.items():
+    check_values({name: parameter[None] for name, parameter in form.named_parameters()}, values, path)
+    if any(len(value) != len(about["seeds"]) for value in values.values()):
+        raise RunError(f"{path} does not fit the model.json in the same folder")
+    model = _blank(about, folder)
+    for name, parameter in model.named_parameters():
         parameter.data = values[name][index].clone()
     if isinstance(model, LanguageModel):
         from ..data.vocabulary import Vocabulary
@@ -69,7 +83,82 @@ def load(run: str | os.PathLike[str], *, seed: int | None = None, which: str = "
         model.tokens = Vocabulary.load(folder / "vocabulary.json")
         if len(model.tokens) != model.vocabulary:
             raise RunError(f"{folder / 'vocabulary.json'} does not fit the model it lies beside")
+    model.results = _results(about, folder, index, which)
     return model.to(device).eval()
+
+
+def _folder(run: Path) -> Path:
+    """The folder of a run, or of the model of the package of this name."""
+    if run.exists() or len(run.parts) != 1:
+        return run
+    known = sorted(each.name for each in TRAINED.iterdir())
+    if run.name not in known:
+        raise RunError(f"there is no folder {run}, and the models of the package are {', '.join(known)}")
+    return TRAINED / run
+
+
+def _results(about: dict[str, Any], folder: Path, index: int, which: str) -> dict[str, Any]:
+    """What the folder says of the training of a member."""
+    if "results" in about:
+        return dict(about["results"])
+    results = {"seed": about["seeds"][index], "score": about["best_score"][index]}
+    if not (path := folder / "result.json").exists():
+        return results
+    found = read_json(path)
+    try:
+        values = found["values" if which == "best" else "final_values"]
+        results |= {name: str(found[name]) for name in ("recipe", "metric")}
+        results |= {"value": values[index], "values": list(values)}
+        return results | ({"depth": found["depth"][index]} if which == "best" else {})
+    except (LookupError, TypeError) as error:
+        raise RunError(f"{path} is damaged: {error!r}") from error
+
+
+def save(model: SequenceModel | LanguageModel, folder: Path, repo_id: str | None = None) -> None:
+    """Writes one model as `load` reads it, with a model card if there is none."""
+    if (folder / "recipe.json").exists():
+        raise RunError(f"{folder} is a run folder, whose models would be replaced; choose another folder")
+    results = model.results or {}
+    about = {"network": asdict(model.network), **_described(model)}
+    # The score only orders the seeds of a run.
+    about |= {"seeds": [results.get("seed", 0)], "best_score": [results.get("score") or 0.0], "results": results}
+    if isinstance(model, LanguageModel):
+        if model.tokens is None or len(model.tokens) != model.vocabulary:
+            raise ValueError(f"tokens must be the Vocabulary of the model's {model.vocabulary} tokens")
+        model.tokens.save(folder / "vocabulary.json")
+    write_values(folder / "best.safetensors", {name: each[None] for name, each in model.named_parameters()})
+    (folder / "last.safetensors").unlink(missing_ok=True)  # of an earlier model
+    write_json(folder / "model.json", about)
+    if not (folder / "README.md").exists():
+        from .card import card
+
+        write_text(folder / "README.md", card(model, folder.resolve().name, repo_id))
+
+
+def _described(model: SequenceModel | LanguageModel) -> dict[str, Any]:
+    if isinstance(model, LanguageModel):
+        size = model.vocabulary
+        return {"input_size": size, "output_size": size, "last": False, "task": "language"}
+    classes = [each.item() if hasattr(each, "item") else each for each in model.classes]  # also NumPy's numbers
+    if wrong := [each for each in classes if not isinstance(each, str | int | float)]:
+        raise TypeError(f"classes must be text or numbers, got {type(wrong[0]).__name__}")
+    return {
+        "input_size": model.input_size,
+        "output_size": model.output_size,
+        "last": model.last,
+        "task": "classification" if classes else "regression",
+        "classes": classes,
+        "columns": list(model.signals),
+        **({} if model.scaling is None else {"scaling": asdict(model.scaling)}),
+    }
+
+
+def write_values(path: Path, values: Mapping[str, torch.Tensor]) -> None:
+    """Writes the stacked values of ensemble members, (M, …) each, as `read_values` reads them."""
+    from safetensors.torch import save as as_bytes
+
+    with replacing(path) as file:
+        file.write(as_bytes({name: value.detach().cpu().contiguous() for name, value in values.items()}))
 
 
 def check_values(own: Mapping[str, torch.Tensor], values: Mapping[str, torch.Tensor], path: Path) -> None:
@@ -95,18 +184,24 @@ def read_about(folder: Path) -> dict[str, Any]:
     """The content of model.json, which describes the models of a run, one for each seed."""
     path = folder / "model.json"
     if not path.exists():
-        raise RunError(f"{folder} holds no trained model: it has no model.json")
+        found = ", ".join(sorted(each.name for each in folder.glob("*") if each.suffix in PICKLED))
+        refused = f"; {found} may hold pickled objects, which eirehn does not load" if found else ""
+        raise RunError(f"{folder} holds no trained model: it has no model.json{refused}")
     about = read_json(path)
     if not isinstance(about, dict):
         raise RunError(f"{path} is damaged: it is not a mapping")
     seeds, scores = about.get("seeds"), about.get("best_score")
     if not isinstance(seeds, list) or not isinstance(scores, list) or not len(seeds) == len(scores) > 0:
         raise RunError(f"{path} is damaged: seeds and best_score do not agree")
+    if not isinstance(about.get("results", {}), dict):
+        raise RunError(f"{path} is damaged: results is not a mapping")
     return about
 
 
 def _blank(about: dict[str, Any], folder: Path) -> SequenceModel | LanguageModel:
     try:
+        if about["network"].get("num_layers", 1) > MOST_LAYERS:
+            raise ValueError(f"more than {MOST_LAYERS} layers")
         scaling = None if about.get("scaling") is None else read_scaling(about["scaling"])
         if about.get("task") == "language":
             language = LanguageNetwork(**network_fields(LanguageNetwork, about["network"]))
@@ -121,7 +216,7 @@ def _blank(about: dict[str, Any], folder: Path) -> SequenceModel | LanguageModel
         if len(columns := about.get("columns", ())) == model.input_size:
             model.signals = tuple(columns)
         return model
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise RunError(f"{folder / 'model.json'} is damaged: {error!r}") from error
 
 

@@ -13,12 +13,13 @@ from .._internal.checks import positive_int
 from ..cells.base import at_least_float32, default_bound, fill_uniform
 from .body import Outcome, build_body, run_body
 from .config import ELASTIC, FIXED, LanguageNetwork
+from .hub import Pretrained
 
 if TYPE_CHECKING:
     from ..data.vocabulary import Vocabulary
 
 
-class LanguageModel(nn.Module):
+class LanguageModel(Pretrained, nn.Module):
     """A recurrent language model: tokens in, the logits of the next token out.
 
     One matrix embeds tokens and, with a bias, gives the logits; if `network.embedding_size` is not the size of the
@@ -36,6 +37,8 @@ class LanguageModel(nn.Module):
 
     Attributes:
         tokens: the `Vocabulary` that maps tokens to indices; None for a model that is not from `eirehn.load`.
+        results: what is known of the training: seed, recipe, metric, its value on test data, depth; None for a
+            model that is not from `eirehn.load`.
 
     Shape:
         - tokens: `(B, T)`, int64.

@@ -16,6 +16,7 @@ from ..data.dataset import Scaling, check_single, padded
 from .body import Outcome, build_body, run_body
 from .body import output_size as body_size
 from .config import SequenceNetwork
+from .hub import Pretrained
 from .inputs import batches, check_shape, checked_lengths, read_cases
 
 if TYPE_CHECKING:  # keeps `import eirehn` fast
@@ -24,7 +25,7 @@ if TYPE_CHECKING:  # keeps `import eirehn` fast
     from .inputs import Cases
 
 
-class SequenceModel(nn.Module):
+class SequenceModel(Pretrained, nn.Module):
     """A recurrent network with a linear head, for regression or classification of sequences.
 
     It predicts at every time step or, with `last`, once for a sequence. `eirehn.load` returns such models.
@@ -42,6 +43,8 @@ class SequenceModel(nn.Module):
     Attributes:
         classes: the names of the classes, in the order of the outputs; empty if it predicts numbers.
         signals: the names of the channels of the inputs; empty if they are not known.
+        results: what is known of the training: seed, recipe, metric, its value on test data, depth; None for a
+            model that is not from `eirehn.load`.
 
     Shape:
         - x: `(B, T, input_size)`.

@@ -8,9 +8,8 @@ from fnmatch import fnmatch
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from safetensors.torch import save
-
-from .._internal.files import RunError, lock, read_json, replacing, write_json, write_text
+from .._internal.files import RunError, lock, read_json, write_json, write_text
+from ..models.io import write_values
 from .config import Recipe
 from .provenance import command
 
@@ -21,6 +20,7 @@ OWN = (
     "recipe.json",
     "command.txt",
     "last.ckpt",
+    "loggers.json",
     "metrics.csv",
     "model.json",
     "vocabulary.json",
@@ -29,6 +29,7 @@ OWN = (
     "last.safetensors",
 )
 LOCK, LOGS = ".lock", "tensorboard"
+WRITTEN_BY_LOGGERS = (LOGS, "wandb")
 RESULT = {"recipe", "metric", "values", "final_values", "best_epoch", "depth", "parameters", "seconds"}
 PATIENCE = 10.0  # seconds to wait for a process that is about to end
 
@@ -44,6 +45,8 @@ class RunFolder:
     vocabulary.json    the tokens of a language model, by their numbers
     result.json        the metrics on test data, once the training has ended
     tensorboard/       the metrics of every epoch for TensorBoard
+    loggers.json       the loggers, and the ids of the run at W&B and MLflow, if they are not the default
+    wandb/             what W&B writes
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -51,6 +54,7 @@ class RunFolder:
         self.checkpoint = self.path / "last.ckpt"
         self.metrics = self.path / "metrics.csv"
         self.result = self.path / "result.json"
+        self.loggers = self.path / "loggers.json"
         self._lock: IO[bytes] | None = None
 
     def exists(self) -> bool:
@@ -62,7 +66,9 @@ class RunFolder:
         files = [folder / name for name in (*OWN, LOCK)]
         known = {*files, *(file.resolve() for file in files)}  # also where it is a link
         asked = {path.resolve(), path.parent.resolve() / path.name}
-        return bool(known & asked) or any(folder / LOGS in each.parents for each in asked)
+        return bool(known & asked) or any(
+            folder / name in each.parents for name in WRITTEN_BY_LOGGERS for each in asked
+        )
 
     def recipe(self) -> Recipe:
         path = self.path / "recipe.json"
@@ -151,8 +157,7 @@ def has_one_target(data: Any) -> bool:
 def export(task: Task, recipe: Recipe, folder: Path) -> None:
     """Writes the models as `eirehn.load` reads them."""
     for name, values in (("best", task.best.values), ("last", task.last_values())):
-        with replacing(folder / f"{name}.safetensors") as file:
-            file.write(save({key: value.detach().cpu().contiguous() for key, value in values.items()}))
+        write_values(folder / f"{name}.safetensors", values)
     data = recipe.data
     # A language model's own size: its texts may have changed during training.
     known = len(task.ensemble.values()["bias"][0]) if data.task == "language" else None

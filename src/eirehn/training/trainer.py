@@ -18,7 +18,7 @@ from typing import Any
 import pytorch_lightning as pl
 import torch
 from lightning_fabric.utilities.exceptions import MisconfigurationException
-from pytorch_lightning.loggers import TensorBoardLogger
+from pytorch_lightning.loggers import Logger
 
 from .._internal.files import RunError, write_json
 from ..data.dataset import Splits
@@ -31,8 +31,9 @@ from .checkpoint import WholeFiles, seeded
 from .config import Recipe
 from .ensemble import Model
 from .loaders import Data, final_parts, training_batches
+from .loggers import check_loggers, log_result, logging_to
 from .provenance import provenance
-from .run import LOGS, RunFolder, export, first_process, has_one_target
+from .run import RunFolder, export, first_process, has_one_target
 from .task import Task
 from .tasks import Classification, LanguageModelling, Regression
 
@@ -51,6 +52,7 @@ def train(
     tell: Callable[[Event], None] = lambda event: None,
     save_seconds: float = 30.0,
     callbacks: Sequence[pl.Callback] = (),
+    loggers: Sequence[str] | None = None,
 ) -> dict[str, Any]:
     """Trains the models of a recipe, one for each seed, in a run folder.
 
@@ -63,6 +65,8 @@ def train(
         tell: called with an `Event` after each epoch, and now and then in between. Default: nothing is shown.
         save_seconds: seconds between saves of the training's state. Default: 30.
         callbacks: callbacks of Lightning, called before those of this library. Default: none.
+        loggers: where metrics are logged: any of `"tensorboard"`, `"wandb"` and `"mlflow"`, or `"csv"` for
+            `metrics.csv` alone, which is always written. Default: those that the run has had, or tensorboard.
 
     Returns:
         The result, as in `result.json` of the folder: the metric of each seed on test data (`values`), the mean
@@ -83,14 +87,15 @@ def train(
         ('mse', 2)
     """
     run = RunFolder(folder)
+    check_loggers(loggers or ())
     check(recipe)  # before anything is written
     if recipe.init is not None and not run.checkpoint.exists() and not run.result.exists():
         _initial_values(recipe, {name: each.detach()[None] for name, each in make_model(recipe).named_parameters()})
     if not first_process():
-        return run.read_result() or _train(recipe, run, tell, save_seconds, callbacks)
+        return run.read_result() or _train(recipe, run, tell, save_seconds, callbacks, loggers)
     with run:
         run.open(recipe)
-        return run.read_result() or _train(recipe, run, tell, save_seconds, callbacks)
+        return run.read_result() or _train(recipe, run, tell, save_seconds, callbacks, loggers)
 
 
 def _train(
@@ -99,6 +104,7 @@ def _train(
     tell: Callable[[Event], None],
     save_seconds: float,
     callbacks: Sequence[pl.Callback],
+    names: Sequence[str] | None,
 ) -> dict[str, Any]:
     splits = recipe.data.load()
     if isinstance(recipe.data, LanguageData):
@@ -113,22 +119,25 @@ def _train(
         task.double()  # now: Lightning would do it after loading the state, which would be rounded
     history = History(run.metrics, recipe.seeds)
     saving = Saving(run.checkpoint, seconds=save_seconds, on_save=lambda task: export(task, recipe, run.path))
-    with quiet(), seeded(recipe.seeds[0]):
-        trainer = make_trainer(
-            recipe, run.path, [*callbacks, history, Watch(recipe), saving, Reporting(recipe, tell)]
-        )
-        checkpoint = run.checkpoint if run.checkpoint.exists() else None
-        interruptible(trainer, task, Data(recipe, splits), checkpoint)
-        # Also where an earlier process was killed after the last epoch.
+    # The loggers start first: they may draw random numbers.
+    with quiet(), logging_to(run, recipe, names) as loggers:
+        with seeded(recipe.seeds[0]):
+            trainer = make_trainer(
+                recipe, run.path, [*callbacks, history, Watch(recipe), saving, Reporting(recipe, tell)], loggers
+            )
+            checkpoint = run.checkpoint if run.checkpoint.exists() else None
+            interruptible(trainer, task, Data(recipe, splits), checkpoint)
+            # Also where an earlier process was killed after the last epoch.
+            if trainer.is_global_zero:
+                export(task, recipe, run.path)
+                history.write()
+        task.to(trainer.strategy.root_device)  # Lightning has moved it to the CPU
+        with precision(recipe, trainer.strategy.root_device):
+            result = summary(task, recipe, splits, saving.elapsed)
+        result["gpu_hours"] = round(saving.gpu_seconds / 3600, 4)
         if trainer.is_global_zero:
-            export(task, recipe, run.path)
-            history.write()
-    task.to(trainer.strategy.root_device)  # Lightning has moved it to the CPU
-    with precision(recipe, trainer.strategy.root_device):
-        result = summary(task, recipe, splits, saving.elapsed)
-    result["gpu_hours"] = round(saving.gpu_seconds / 3600, 4)
-    if trainer.is_global_zero:
-        write_json(run.result, result)
+            log_result(loggers, recipe, result)
+            write_json(run.result, result)
     return result
 
 
@@ -281,8 +290,9 @@ def make_model(recipe: Recipe) -> Model:
     return SequenceModel(recipe.network, data.input_size, data.output_size, last=has_one_target(data))
 
 
-def make_trainer(recipe: Recipe, folder: Path | None, callbacks: Sequence[pl.Callback]) -> pl.Trainer:
-    """A trainer that logs to `folder`, or nowhere."""
+def make_trainer(
+    recipe: Recipe, folder: Path | None, callbacks: Sequence[pl.Callback], loggers: Sequence[Logger] = ()
+) -> pl.Trainer:
     hardware = recipe.hardware
     # Apple's GPU only on request: it lacks float64, which sums need.
     usual = "gpu" if torch.cuda.is_available() else "cpu"
@@ -296,7 +306,7 @@ def make_trainer(recipe: Recipe, folder: Path | None, callbacks: Sequence[pl.Cal
             max_epochs=recipe.optimisation.epochs,
             callbacks=list(callbacks),
             plugins=[WholeFiles()],
-            logger=folder is not None and TensorBoardLogger(folder, LOGS, "", default_hp_metric=False),
+            logger=list(loggers) or False,
             default_root_dir=folder,
             enable_checkpointing=False,
             enable_progress_bar=False,
