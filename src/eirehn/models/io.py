@@ -107,6 +107,8 @@ def _results(about: dict[str, Any], folder: Path, index: int, which: str) -> dic
     found = read_json(path)
     try:
         values = found["values" if which == "best" else "final_values"]
+        if len(values) != len(about["seeds"]):  # it is of another training
+            return results
         results |= {name: str(found[name]) for name in ("recipe", "metric")}
         results |= {"value": values[index], "values": list(values)}
         return results | ({"depth": found["depth"][index]} if which == "best" else {})
