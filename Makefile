@@ -38,9 +38,10 @@ tutorials: $(READY)  ## the outputs of the notebooks in docs/tutorials; needs th
 docs: $(READY)  ## the documentation site, in site/; a warning is an error
 	NO_MKDOCS_2_WARNING=1 $(VENV)/bin/mkdocs build --strict
 
-trained: $(READY)  ## the model that comes with the package, in minutes; needs the data of `eirehn data har`
+trained: $(READY)  ## the models that come with the package, in an hour; needs the data of `eirehn data har`
 	$(VENV)/bin/eirehn train --recipe har-best --seed 0 --out runs/trained/har-best
-	$(PY) examples/trained_models.py runs/trained/har-best
+	$(VENV)/bin/eirehn train --recipe synthetic-best --seed 0 --out runs/trained/synthetic-best
+	$(PY) examples/trained_models.py runs/trained/har-best runs/trained/synthetic-best
 
 readme-table: $(READY)  ## the tables of README and documentation from results/
 	$(PY) examples/readme_table.py

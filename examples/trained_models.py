@@ -1,8 +1,9 @@
-"""Writes the model that comes with the package, `eirehn.load("har-best")`.
+"""Writes the models that come with the package, `eirehn.load("har-best")` and `eirehn.load("synthetic-best")`.
 
-    eirehn data har                                              # once: downloads the data
-    eirehn train --recipe har-best --seed 0 --out runs/har-best  # minutes
-    python examples/trained_models.py runs/har-best
+    eirehn data har                                                          # once: downloads the data
+    eirehn train --recipe har-best --seed 0 --out runs/har-best              # minutes
+    eirehn train --recipe synthetic-best --seed 0 --out runs/synthetic-best  # an hour
+    python examples/trained_models.py runs/har-best runs/synthetic-best
 
 `make trained` does all of it. The weights are evaluated on the test data once more after they are written, and the
 model card has the result.

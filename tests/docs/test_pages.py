@@ -72,4 +72,6 @@ def test_the_code_below_a_heading(page, heading, count, sequences):
 
 def test_the_results_of_the_models_of_the_package():
     page = (PAGES / "deploying.md").read_text("utf-8")
-    assert f"| accuracy {100 * eirehn.load('har-best').results['value']:.2f} % |" in page
+    accuracy, error = (eirehn.load(name).results["value"] for name in ("har-best", "synthetic-best"))
+    assert f"| accuracy {100 * accuracy:.2f} % |" in page
+    assert f"| MSE {error:.3g} |" in page

@@ -14,6 +14,7 @@ from torch import nn
 from eirehn._internal.files import RunError, read_json, write_json
 from eirehn.data.download import data_dir
 from eirehn.data.har import ACTIVITIES, HarData
+from eirehn.data.synthetic import SyntheticData
 from eirehn.data.vocabulary import Vocabulary
 from eirehn.models.io import TRAINED, load
 from eirehn.training import config
@@ -98,7 +99,7 @@ def test_a_vocabulary_that_does_not_fit(language_run: Path, tmp_path: Path) -> N
         load(tmp_path)
 
 
-@pytest.mark.parametrize(("name", "outputs"), [("har-best", (2, 6))])
+@pytest.mark.parametrize(("name", "outputs"), [("har-best", (2, 6)), ("synthetic-best", (2, 32, 2))])
 def test_models_of_the_package(
     name: str, outputs: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,7 +107,7 @@ def test_models_of_the_package(
     model = load(name)
     assert model(torch.zeros(2, 32, model.input_size)).shape == outputs
     assert model.results["recipe"] == name
-    with pytest.raises(RunError, match="there is no folder bset, and the models of the package are har-best"):
+    with pytest.raises(RunError, match="there is no folder bset, and the models of the package are har-best, "):
         load("bset")
     Path(name).mkdir()
     with pytest.raises(RunError, match="holds no trained model"):
@@ -119,3 +120,11 @@ def test_the_model_card_has_the_accuracy_of_the_weights() -> None:
     right = model.predict(test.x) == np.array(ACTIVITIES)[test.target]
     card = (TRAINED / "har-best" / "README.md").read_text("utf-8")
     assert f"| test accuracy | {100 * right.mean():.2f} % (seed 0) |" in card
+
+
+def test_the_model_card_has_the_error_of_the_weights() -> None:
+    test = SyntheticData().load().test
+    with torch.no_grad():
+        error = nn.functional.mse_loss(load("synthetic-best")(test.x), test.target).item()
+    card = (TRAINED / "synthetic-best" / "README.md").read_text("utf-8")
+    assert f"| test mse | {error:.4g} (seed 0) |" in card

@@ -31,8 +31,8 @@ def load(run: str | os.PathLike[str], *, seed: int | None = None, which: str = "
     A model trained on a file of your own takes and gives values in the units of that file, and its `classes` are
     the names of the classes. A language model has its vocabulary in `model.tokens`.
 
-    A trained model comes with the package and is loaded by its name, unless there is a folder of that name:
-    `"har-best"` (activities of UCI HAR).
+    Two trained models come with the package and are loaded by name, unless there is a folder of that name:
+    `"har-best"` (activities of UCI HAR) and `"synthetic-best"` (regression, as in the paper).
 
     Args:
         run: the folder that `eirehn train`, `eirehn reproduce` or `save_pretrained` of a model wrote, or the name
@@ -107,6 +107,8 @@ def _results(about: dict[str, Any], folder: Path, index: int, which: str) -> dic
     found = read_json(path)
     try:
         values = found["values" if which == "best" else "final_values"]
+        if len(values) != len(about["seeds"]):  # it is of another training
+            return results
         results |= {name: str(found[name]) for name in ("recipe", "metric")}
         results |= {"value": values[index], "values": list(values)}
         return results | ({"depth": found["depth"][index]} if which == "best" else {})
