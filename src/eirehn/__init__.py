@@ -74,5 +74,5 @@ def __dir__() -> list[str]:
 
 
 # The operator of exported programs, which torch.export.load looks up by its name, and what it is in ONNX.
-import_after("torch", "eirehn.ops.exported")
+import_after("torch", "eirehn._internal.scan_operator")
 import_after("onnxscript.function_libs.torch_lib.ops", "eirehn.ops.onnx")

@@ -187,8 +187,9 @@ def test_vmap_and_grad_with_the_same_resets_for_all():
         torch.testing.assert_close(found[name], parameter.grad, rtol=1e-10, atol=1e-11)
 
 
-def test_export_takes_single_steps():
-    layer, x, reset = eirehn.EIREHN(2, 3), torch.randn(T, B, 2), resets()
+@pytest.mark.parametrize("kind", [eirehn.EIREHN, eirehn.GRU])
+def test_export_takes_single_steps(kind):
+    layer, x, reset = kind(2, 3), torch.randn(T, B, 2), resets()
     with pytest.raises(ValueError, match=r"^the values of reset must be known .* one time step at a time$"):
         torch.export.export(layer, (x,), {"reset": reset})
     x, h0, reset = torch.randn(1, B, 2), torch.randn(1, B, 3), reset[:1].clone()

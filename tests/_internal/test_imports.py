@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import subprocess
 import sys
 from pathlib import Path
 
@@ -34,3 +35,9 @@ def test_our_module_follows_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         UserWarning, match="^own_of_nobody does not fit this version of library_of_others: No module"
     ):
         import_after("library_of_others", "own_of_nobody")
+
+
+@pytest.mark.parametrize("first", ["from eirehn.cells import EIREHNCell", "from eirehn import UnstableTraining"])
+def test_the_operator_is_registered_whatever_is_imported_first(first: str) -> None:
+    code = f"{first}; import torch; torch.ops.eirehn.scan"
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, capture_output=True)

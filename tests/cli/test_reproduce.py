@@ -75,7 +75,8 @@ def test_stopping_many_runs_at_once(number: signal.Signals, tmp_path: Path) -> N
     )
     with started(line, tmp_path) as process:
         assert process.stderr is not None
-        process.stderr.readline()
+        while "epoch" not in process.stderr.readline():
+            assert process.poll() is None
         process.send_signal(number)
         told = process.stderr.read()  # until the last of its workers has closed it too
     assert process.returncode == (130 if number != signal.SIGKILL else -number)

@@ -43,5 +43,5 @@ class _After:
 def _import(own: str, library: str) -> None:
     try:
         import_module(own)
-    except ImportError as error:  # whoever imports the library may not need us
+    except Exception as error:  # whoever imports the library may not need us
         warnings.warn(f"{own} does not fit this version of {library}: {error}", stacklevel=2)

@@ -142,6 +142,10 @@ class OneBias(nn.RNNBase):
         rows = Rows.of(input, batch_first=self.batch_first, bidirectional=self.bidirectional, reset=reset)
         if hx is not None:
             hx = tuple(map(rows.states_in, self._parts(hx)))
+        if rows.episodes is None:  # only the initial state changes
+            if hx is not None and not rows.batched:
+                hx = tuple(part.squeeze(1) for part in hx)
+            return self.forward(input, hx if hx is None or self.mode == "LSTM" else hx[0])
         packed = PackedSequence(rows.data, torch.tensor(rows.batch_sizes, device="cpu"))
         out, state = self.forward(packed, hx if hx is None or self.mode == "LSTM" else hx[0])
         state = tree_map_only(Tensor, rows.states_out, state)

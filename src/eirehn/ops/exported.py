@@ -1,7 +1,6 @@
 """A cell over whole sequences as one operator of an exported program, `eirehn::scan`.
 
-It takes the parameters of the cell as they are, and the backend is chosen where it runs. `import eirehn` registers
-it, so that `torch.export.load` finds it.
+It takes the parameters of the cell as they are, and the backend is chosen where it runs.
 
     x           (T, B, X)
     state       (B, S)
@@ -11,7 +10,8 @@ it, so that `torch.export.load` finds it.
 It returns `out` (T, B, H), the state after the last step (B, S) and `depth` (T, B) int64.
 """
 
-# No postponed annotations here: torch reads an operator's schema off them.
+from __future__ import annotations
+
 import copy
 import json
 from collections.abc import Callable, Sequence
@@ -22,6 +22,7 @@ from typing import Any
 import torch
 from torch import _VF, Tensor
 
+from .._internal.scan_operator import scan
 from ..cells import ACTCell, EIREHNCell, RecurrentCell, RHNCell, SREHNCell, SRHNCell
 from . import dispatch
 from .reference import Scan
@@ -97,15 +98,10 @@ def _unrolled(cell: RecurrentCell, x: Tensor, state: Tensor, *options: Any) -> S
     return Scan(out, found.state, depth, cost)
 
 
-@torch.library.custom_op(
-    "eirehn::scan",
-    mutates_args=(),
-    schema="(Tensor x, Tensor state, Tensor[] parameters, str cell, int max_depth, bool reverse) "
-    "-> (Tensor, Tensor, Tensor)",
-)
-def scan(
+def run(
     x: Tensor, state: Tensor, parameters: Sequence[Tensor], cell: str, max_depth: int, reverse: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
+    """What the operator does."""
     with torch.no_grad():
         if json.loads(cell)["kind"] in TORCH:
             return _by_torch(x, state, parameters, json.loads(cell)["kind"], reverse)
@@ -113,14 +109,6 @@ def scan(
         found = dispatch.scan(bound, x.flatten(0, 1), [batch] * steps, state, max_depth=max_depth, reverse=reverse)
         out, depth = (each.unflatten(0, (steps, batch)).contiguous() for each in (found.out, found.depth))
         return out, found.state.clone(), depth
-
-
-@scan.register_fake
-def _(
-    x: Tensor, state: Tensor, parameters: Sequence[Tensor], cell: str, max_depth: int, reverse: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    out = state.new_empty(*x.shape[:2], json.loads(cell)["hidden_size"])
-    return out, torch.empty_like(state), x.new_empty(x.shape[:2], dtype=torch.int64)
 
 
 @lru_cache(maxsize=64)

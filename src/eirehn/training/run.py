@@ -73,7 +73,9 @@ class RunFolder:
     def recipe(self) -> Recipe:
         path = self.path / "recipe.json"
         if not path.exists():
-            raise RunError(f"{self.path} is not a run folder: it has no recipe.json")
+            alone = (self.path / "model.json").exists()
+            hint = "; it holds a model without its data: eirehn.load reads it" if alone else ""
+            raise RunError(f"{self.path} is not a run folder: it has no recipe.json{hint}")
         try:
             return Recipe.from_dict(read_json(path))
         except (TypeError, ValueError) as error:

@@ -25,7 +25,7 @@ class _Library(JITCodeLibrary):
         self._finalized = True
 
 
-class InnerCompiler(Compiler):
+class _InnerCompiler(Compiler):
     def compile_extra(self, func):
         self.state.flags.no_compile = True
         self.state.library = library = _Library(self.state.targetctx.codegen(), func.__qualname__)
@@ -35,3 +35,8 @@ class InnerCompiler(Compiler):
         entry_point = [].append
         self.state.targetctx.insert_user_function(entry_point, found.fndesc, [library])
         return found._replace(entry_point=entry_point)
+
+
+_NEEDED = ("_get_module_for_linking", "_raise_if_finalized", "finalize", "enable_object_caching")
+InnerCompiler = _InnerCompiler if all(hasattr(JITCodeLibrary, name) for name in _NEEDED) else None
+"""None for a version of numba that lacks what it uses: then numba compiles all functions as usual."""

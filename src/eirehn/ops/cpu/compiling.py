@@ -9,10 +9,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
-TEXT = "eirehn: compiling CPU kernels for the first call (cached afterwards) …"
+TEXT = "eirehn: compiling CPU kernels for the first call (cached afterwards) ..."
 HERE = ("constants", "pack", "forward", "collect", "one_sample")
 BACKWARD = ("backward", "constants_back")
 """What a companion compiles."""
@@ -43,18 +43,26 @@ def listen(kernels: dict[Any, str]) -> None:
 
 
 def start_companion(dtype: str) -> None:
-    """Another process compiles the kernels of the backward pass."""
-    if dtype in _companions:
+    """Another process compiles the kernels of the backward pass. Without one, as in a program that is not Python
+    itself, they are compiled when they are called."""
+    if dtype in _companions or not _is_python():
         return
     command = [sys.executable, "-P", "-m", f"{__package__}.ahead", dtype]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+    folders = (each for each in sys.path if isinstance(each, str) and each)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(folders)}
     silent: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
     try:
         process = subprocess.Popen(command, env=environment, **silent)
-    except OSError:  # no such interpreter, as in an embedded one: the kernels are compiled when they are called
+    except (OSError, ValueError):
         return
     _companions[dtype] = threading.Thread(target=process.wait, daemon=True)
     _companions[dtype].start()
+
+
+def _is_python() -> bool:
+    """Whether this program is the interpreter: a frozen or embedding one would start itself once more."""
+    name = os.path.basename(sys.executable or "").lower()
+    return name.startswith(("python", "pypy")) and not getattr(sys, "frozen", False)
 
 
 def has_companion(dtype: str) -> bool:
@@ -77,7 +85,12 @@ class _Message:
 
     def begin(self) -> None:
         stream = sys.stderr
-        if self.stop is not None or stream is None or os.environ.get("EIREHN_QUIET"):
+        if (
+            self.stop is not None
+            or stream is None
+            or getattr(stream, "closed", False)
+            or os.environ.get("EIREHN_QUIET")
+        ):
             return
         if stream.isatty() and stream is sys.__stderr__:
             done = threading.Event()
@@ -90,7 +103,8 @@ class _Message:
 
             self.stop = stop
         elif time.monotonic() - self.ended > 1:
-            print(TEXT, file=stream, flush=True)
+            with suppress(OSError):  # nobody reads it any more
+                print(TEXT, file=stream, flush=True)
 
     def end(self) -> None:
         self.ended = time.monotonic()
@@ -109,10 +123,11 @@ class _Message:
 
 def _spin(done: threading.Event) -> None:
     began = time.monotonic()
-    while not done.wait(0.1):
-        seconds = time.monotonic() - began
-        print(f"\r{TEXT} {'|/-'[int(8 * seconds) % 3]} {seconds:.0f} s", end="", file=sys.stderr, flush=True)
-    print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+    with suppress(OSError):
+        while not done.wait(0.1):
+            seconds = time.monotonic() - began
+            print(f"\r{TEXT} {'|/-'[int(8 * seconds) % 3]} {seconds:.0f} s", end="", file=sys.stderr, flush=True)
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 _message = _Message()

@@ -20,6 +20,7 @@ import llvmlite.binding as llvm
 from llvmlite import ir
 from numba import njit
 from numba.core import types
+from numba.core.compiler import Compiler
 from numba.core.typing import templates
 from numba.extending import intrinsic, lower_builtin, models, register_model
 
@@ -28,7 +29,7 @@ from .functions import Emit, expm1, sigmoid, tanh
 from .layout import lanes_of, padded
 
 # For functions that only other compiled ones call: those that Python could call too take longer to compile.
-inner = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, pipeline_class=InnerCompiler)
+inner = njit(nogil=True, no_cpython_wrapper=True, no_cfunc_wrapper=True, pipeline_class=InnerCompiler or Compiler)
 panel_rows = inner(padded)
 
 
