@@ -82,6 +82,32 @@ def test_all_of_a_classifier(tmp_path: Path) -> None:
     assert (tmp_path / "README.md").read_text() == "mine"
 
 
+def test_results_are_of_the_weights_that_are_saved(run: Path, tmp_path: Path) -> None:
+    """Also in a folder where another model has been saved."""
+    model, folder = load(run, seed=1), tmp_path / "saved"
+    model.save_pretrained(folder)
+    load(folder).save_pretrained(folder)  # the same weights
+    assert "| test mse |" in (folder / "README.md").read_text()
+    assert load(folder).results == model.results
+    with torch.no_grad():
+        next(model.parameters())[..., 0] += 1e-3
+    model.save_pretrained(folder)
+    assert "| test mse |" not in (folder / "README.md").read_text()
+    assert read_json(folder / "model.json")["results"] == {}
+    classifier().save_pretrained(folder)
+    assert "| classes | rest, walk, é |" in (folder / "README.md").read_text("utf-8")
+
+
+def test_results_without_a_number(run: Path, tmp_path: Path) -> None:
+    model, whole = load(run), dict(load(run).results)
+    for key, value in (("seed", None), ("value", "x"), ("values", 3), ("values", ["x"]), ("value", 10**400)):
+        model.results = {**whole, key: value, "depth": "deep"}
+        model.save_pretrained(tmp_path)
+        assert "test mse" not in (card := (tmp_path / "README.md").read_text())
+        assert "mean depth" not in card
+        load(tmp_path)
+
+
 def test_the_card_is_one_that_the_hub_reads(tmp_path: Path) -> None:
     hub = pytest.importorskip("huggingface_hub")
     classifier().save_pretrained(tmp_path / "mine")
@@ -109,22 +135,39 @@ def test_a_language_model(tmp_path: Path) -> None:
 def test_what_is_uploaded(monkeypatch: pytest.MonkeyPatch) -> None:
     hub, found = pytest.importorskip("huggingface_hub"), {}
     model, x = classifier(), torch.randn(4, 7, 2)
+    there: dict[str, str] = {}
 
     def create_repo(self: Any, repo_id: str, **options: Any) -> Any:
         found.update(options)
         return SimpleNamespace(repo_id=f"user/{repo_id}")
 
+    def snapshot_download(self: Any, repo_id: str, *, allow_patterns: list[str], local_dir: str) -> None:
+        for name in there.keys() & set(allow_patterns):
+            (Path(local_dir) / name).write_text(there[name])
+
     def upload_folder(self: Any, *, repo_id: str, folder_path: str, commit_message: str) -> Any:
         found.update(repo_id=repo_id, token=self.token, card=(Path(folder_path) / "README.md").read_text())
+        there.update({name: (Path(folder_path) / name).read_text() for name in ("README.md", "model.json")})
         found["same"] = torch.equal(load(folder_path)(x), model(x))
         return SimpleNamespace(commit_url="https://huggingface.co/user/name/commit/1")
 
     monkeypatch.setattr(hub.HfApi, "create_repo", create_repo)
+    monkeypatch.setattr(hub.HfApi, "snapshot_download", snapshot_download)
     monkeypatch.setattr(hub.HfApi, "upload_folder", upload_folder)
     assert model.push_to_hub("name", private=True, token="mine").endswith("commit/1")
     card = found.pop("card")
     assert 'SequenceModel.from_pretrained("user/name")' in card
     assert found == {"private": True, "exist_ok": True, "repo_id": "user/name", "token": "mine", "same": True}
+
+    model.classes = ("sit", "walk", "é")
+    model.push_to_hub("name")
+    assert "sit, walk" in found["card"]
+    there["README.md"] = "mine"
+    model.push_to_hub("name")
+    assert found["card"] == "mine"
+    model.classes = (None,)
+    with pytest.raises(TypeError, match="classes must be text or numbers"):
+        model.push_to_hub("name")
 
     def refused(*_: Any, **__: Any) -> Any:
         raise hub.errors.LocalTokenNotFoundError("no token\nfound")
@@ -132,6 +175,27 @@ def test_what_is_uploaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hub.HfApi, "create_repo", refused)
     with pytest.raises(RunError, match=r"^cannot upload to name: no token found$"):
         model.push_to_hub("name")
+
+
+def test_errors_of_the_hub_are_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    hub = pytest.importorskip("huggingface_hub")
+    for name in ("a/b/c", "har best"):  # refused before the hub is asked
+        with pytest.raises(RunError, match=rf"^cannot upload to {name}: [^\n]+$"):
+            classifier().push_to_hub(name)
+    with pytest.raises(RunError, match=r"cannot be fetched from the hub: [^\n]+$"):
+        SequenceModel.from_pretrained("user/name.git")
+    with pytest.raises(RunError, match=r"^\./typo is neither a folder"):
+        SequenceModel.from_pretrained("./typo")
+
+    def offline(*_: Any, **__: Any) -> Any:
+        raise errors.pop()
+
+    errors: list[BaseException] = [KeyboardInterrupt(), type("ConnectError", (Exception,), {})()]
+    monkeypatch.setattr(hub.HfApi, "create_repo", offline)
+    with pytest.raises(RunError, match=r"^cannot upload to name: ConnectError$"):
+        classifier().push_to_hub("name")
+    with pytest.raises(KeyboardInterrupt):
+        classifier().push_to_hub("name")
 
 
 class Bomb:

@@ -16,7 +16,7 @@ from eirehn.data.download import data_dir
 from eirehn.data.har import ACTIVITIES, HarData
 from eirehn.data.synthetic import SyntheticData
 from eirehn.data.vocabulary import Vocabulary
-from eirehn.models.io import TRAINED, load
+from eirehn.models.io import TRAINED, load, read_values, write_values
 from eirehn.training import config
 from eirehn.training.trainer import train
 
@@ -85,10 +85,29 @@ def test_models_that_cannot_be_loaded(tmp_path: Path) -> None:
         {**about, "network": [1]},
         {**about, "scaling": [1]},
         {**about, "classes": 3},
+        {**about, "best_score": ["a", 1.0]},
     ):
         write_json(run / "model.json", damaged)
         with pytest.raises(RunError, match=r"model.json is damaged"):
             load(run)
+
+
+def test_weights_of_a_dtype_that_is_refused(tmp_path: Path) -> None:
+    train(small(epochs=1), tmp_path)
+    path = tmp_path / "best.safetensors"
+    whole = read_values(path)
+    first = next(iter(whole))
+    for change, message in (
+        ({name: value.int() for name, value in whole.items()}, "got int32$"),
+        ({name: value.to(torch.float8_e5m2) for name, value in whole.items()}, "got float8_e5m2$"),
+        ({first: whole[first].double()}, "got float32, float64$"),
+        ({first: torch.tensor(1.0)}, f"{first} has no dimension of seeds$"),
+    ):
+        write_values(path, {**whole, **change})
+        with pytest.raises(RunError, match=message):
+            load(tmp_path)
+    write_values(path, {name: value.bfloat16() for name, value in whole.items()})
+    assert load(tmp_path)(torch.zeros(1, 3, 2, dtype=torch.bfloat16)).dtype == torch.bfloat16
 
 
 def test_a_vocabulary_that_does_not_fit(language_run: Path, tmp_path: Path) -> None:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from .config import SHALLOW
 
@@ -47,11 +47,10 @@ GENERATE = """prompt = read_prompt("", model.tokens).ids
 print(*(token.text for token in generate(model, model.tokens, prompt, tokens=50)))"""
 
 
-def card(model: SequenceModel | LanguageModel, name: str, repo_id: str | None) -> str:
-    """The page of a model, whose folder has this name, or of a repository on the hub."""
+def card(model: SequenceModel | LanguageModel, results: Mapping[str, Any], name: str, repo_id: str | None) -> str:
+    """The page of a model with these results, whose folder has this name, or of a repository on the hub."""
     language = not hasattr(model, "last")
     task = "language" if language else "classification" if model.classes else "regression"
-    results = model.results or {}
     cells = {
         "task": task if language else f"{task} of sequences",
         **_values(model),
@@ -59,8 +58,8 @@ def card(model: SequenceModel | LanguageModel, name: str, repo_id: str | None) -
         "parameters": f"{sum(each.numel() for each in model.parameters() if each.requires_grad):,}",
         **_results(results),
     }
-    if results.get("depth") is not None and model.network.kind not in SHALLOW:
-        cells["mean depth"] = f"{results['depth']:.2f} of at most {model.network.max_depth} inner steps"
+    if _is_number(depth := results.get("depth")) and model.network.kind not in SHALLOW:
+        cells["mean depth"] = f"{depth:.2f} of at most {model.network.max_depth} inner steps"
     if "recipe" in results:
         cells["recipe"] = f"`{results['recipe']}`"
     return CARD.format(
@@ -96,17 +95,24 @@ def _network(model: Any) -> str:
     return ", ".join(words)
 
 
-def _results(results: Any) -> dict[str, str]:
-    """The metric of these weights on test data, and its mean over the seeds that were trained together."""
-    metric, value = results.get("metric"), results.get("value")
-    if metric is None or value is None:
+def _results(results: Mapping[str, Any]) -> dict[str, str]:
+    """The metric of these weights on test data, and its mean over the seeds that were trained together. Nothing
+    if one of them is missing or not a number."""
+    metric, value, values = (results.get(key) for key in ("metric", "value", "values"))
+    if not isinstance(metric, str) or not isinstance(values, list | tuple):
+        return {}
+    values = [each for each in values if each is not None]
+    if not _is_number(value) or not all(map(_is_number, [results.get("seed"), *values])):
         return {}
     found = {f"test {metric}": f"{_number(metric, value)} (seed {results['seed']})"}
-    values: Sequence[float] = [each for each in results["values"] if each is not None]
     if len(values) > 1:
         mean, std = statistics.mean(values), statistics.stdev(values)
         found[f"mean of {len(values)} seeds"] = f"{_number(metric, mean)} ± {_number(metric, std)}"
     return found
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and abs(value) < 1e100  # more than fits into a float cannot be formatted
 
 
 def _number(metric: str, value: float) -> str:

@@ -21,13 +21,14 @@ class Pretrained:
     """The methods by which users of Hugging Face's libraries save, load and share models."""
 
     results: Mapping[str, Any] | None = None
-    """What is known of the training, from `eirehn.load`: seed, recipe, metric, its value on test data, depth."""
+    """What is known of the training, from `eirehn.load`: seed, recipe, metric, its value on test data, depth,
+    and the SHA-256 of the weights that they are of. Weights that have changed since are saved without them."""
 
     def save_pretrained(self, save_directory: str | os.PathLike[str]) -> None:
         """Saves the model in a folder, which `eirehn.load` and `from_pretrained` read.
 
         Written are `model.json`, `best.safetensors`, for a language model `vocabulary.json`, and a model card,
-        `README.md`, if there is none yet. Nothing is pickled.
+        `README.md`, unless you have edited or written the one that is there. Nothing is pickled.
 
         Args:
             save_directory: the folder, which is created. It must not be a run folder.
@@ -97,6 +98,8 @@ class Pretrained:
     ) -> str:
         """Uploads the model with its model card to the Hugging Face hub (`pip install 'eirehn[hub]'`).
 
+        A `README.md` that you have edited or written there stays.
+
         Args:
             repo_id: `"user/name"`; the repository is created if there is none.
             commit_message: message of the commit there.
@@ -108,6 +111,7 @@ class Pretrained:
 
         Raises:
             RunError: if the hub cannot be reached or refuses the upload.
+            ValueError: if it is a language model without `tokens`.
 
         Examples:
             >>> eirehn.load("runs/synthetic").push_to_hub("user/name")  # doctest: +SKIP
@@ -117,10 +121,15 @@ class Pretrained:
         from huggingface_hub import HfApi
 
         api = HfApi(token=token)
-        with TemporaryDirectory() as folder, _one_line(f"cannot upload to {repo_id}"):
-            repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+        failed = f"cannot upload to {repo_id}"
+        with TemporaryDirectory() as folder:
+            with _one_line(failed):
+                repo_id = api.create_repo(repo_id, private=private, exist_ok=True).repo_id
+                # What tells whether the card there has been edited.
+                api.snapshot_download(repo_id, allow_patterns=["README.md", "model.json"], local_dir=folder)
             self._save(Path(folder), repo_id)
-            done = api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=commit_message)
+            with _one_line(failed):
+                done = api.upload_folder(repo_id=repo_id, folder_path=folder, commit_message=commit_message)
         return str(done.commit_url)
 
     def _save(self, folder: Path, repo_id: str | None = None) -> None:
@@ -133,7 +142,7 @@ def _fetched(name: str | os.PathLike[str], **options: Any) -> Path:
     """The folder of this name, or that of the files fetched from the hub."""
     if (folder := Path(name)).is_dir():
         return folder
-    if not re.fullmatch(r"[\w.-]+/[\w.-]+", str(name)):
+    if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", str(name)):
         raise RunError(f"{name} is neither a folder nor the name of a model on the hub, such as user/name")
     need("huggingface_hub")
     from huggingface_hub import snapshot_download
@@ -147,5 +156,5 @@ def _one_line(what: str) -> Iterator[None]:
     """Errors of the hub, or of the way to it, in one line."""
     try:
         yield
-    except OSError as error:
-        raise RunError(f"{what}: {' '.join(str(error).split())}") from error
+    except Exception as error:  # also of its HTTP library, and ValueError for a name
+        raise RunError(f"{what}: {' '.join(str(error).split()) or type(error).__name__}") from error

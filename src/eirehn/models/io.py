@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ KEPT = ("best", "last")
 TRAINED = Path(__file__).parent / "trained"
 """The models that come with the package, a folder each."""
 MOST_LAYERS = 1000
+FLOATS = {torch.float16, torch.bfloat16, torch.float32, torch.float64}
 PICKLED = (".bin", ".pkl", ".pt", ".pth")
 
 
@@ -84,6 +86,8 @@ def load(run: str | os.PathLike[str], *, seed: int | None = None, which: str = "
         if len(model.tokens) != model.vocabulary:
             raise RunError(f"{folder / 'vocabulary.json'} does not fit the model it lies beside")
     model.results = _results(about, folder, index, which)
+    if model.results:
+        model.results.setdefault("sha256", _sha256(model.parameters()))
     return model.to(device).eval()
 
 
@@ -117,24 +121,50 @@ def _results(about: dict[str, Any], folder: Path, index: int, which: str) -> dic
 
 
 def save(model: SequenceModel | LanguageModel, folder: Path, repo_id: str | None = None) -> None:
-    """Writes one model as `load` reads it, with a model card if there is none."""
+    """Writes one model as `load` reads it, with a model card unless the user has one of their own there."""
     if (folder / "recipe.json").exists():
         raise RunError(f"{folder} is a run folder, whose models would be replaced; choose another folder")
+    if isinstance(model, LanguageModel) and (model.tokens is None or len(model.tokens) != model.vocabulary):
+        raise ValueError(f"tokens must be the Vocabulary of the model's {model.vocabulary} tokens")
+    from .card import card
+
     results = model.results or {}
+    if results.get("sha256") not in (None, _sha256(model.parameters())):
+        results = {}  # of other weights
+    text = card(model, results, folder.resolve().name, repo_id)
     about = {"network": asdict(model.network), **_described(model)}
-    # The score only orders the seeds of a run.
-    about |= {"seeds": [results.get("seed", 0)], "best_score": [results.get("score") or 0.0], "results": results}
+    about |= {"seeds": [results.get("seed", 0)], "results": results}
+    about |= {
+        "best_score": [0.0],
+        "card": hashlib.sha256(text.encode()).hexdigest(),
+    }  # a score orders several seeds
+    own_card = _has_own_card(folder)
     if isinstance(model, LanguageModel):
-        if model.tokens is None or len(model.tokens) != model.vocabulary:
-            raise ValueError(f"tokens must be the Vocabulary of the model's {model.vocabulary} tokens")
+        assert model.tokens is not None
         model.tokens.save(folder / "vocabulary.json")
     write_values(folder / "best.safetensors", {name: each[None] for name, each in model.named_parameters()})
     (folder / "last.safetensors").unlink(missing_ok=True)  # of an earlier model
     write_json(folder / "model.json", about)
-    if not (folder / "README.md").exists():
-        from .card import card
+    if not own_card:
+        write_text(folder / "README.md", text)
 
-        write_text(folder / "README.md", card(model, folder.resolve().name, repo_id))
+
+def _has_own_card(folder: Path) -> bool:
+    """Whether there is a README.md that is not as `save` wrote it."""
+    try:
+        found = hashlib.sha256((folder / "README.md").read_bytes()).hexdigest()
+        return bool(read_json(folder / "model.json")["card"] != found)
+    except FileNotFoundError:
+        return False
+    except (OSError, RunError, LookupError, TypeError):
+        return True
+
+
+def _sha256(values: Iterable[torch.Tensor]) -> str:
+    found = hashlib.sha256()
+    for value in values:
+        found.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().data)
+    return found.hexdigest()
 
 
 def _described(model: SequenceModel | LanguageModel) -> dict[str, Any]:
@@ -175,11 +205,21 @@ def read_values(path: Path) -> dict[str, torch.Tensor]:
     from safetensors.torch import load
 
     try:
-        return load(path.read_bytes())
+        values = load(path.read_bytes())
     except OSError as error:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
     except SafetensorError as error:
         raise RunError(f"{path} is damaged: {error}") from error
+    dtypes = {value.dtype for value in values.values()}
+    if len(dtypes) > 1 or not dtypes <= FLOATS:
+        raise RunError(f"{path} must have one dtype of {_names(FLOATS)}, got {_names(dtypes)}")
+    if scalars := [name for name, value in values.items() if value.dim() == 0]:
+        raise RunError(f"{path} is damaged: {scalars[0]} has no dimension of seeds")
+    return values
+
+
+def _names(dtypes: Iterable[torch.dtype]) -> str:
+    return ", ".join(sorted(str(dtype).removeprefix("torch.") for dtype in dtypes))
 
 
 def read_about(folder: Path) -> dict[str, Any]:
@@ -195,6 +235,8 @@ def read_about(folder: Path) -> dict[str, Any]:
     seeds, scores = about.get("seeds"), about.get("best_score")
     if not isinstance(seeds, list) or not isinstance(scores, list) or not len(seeds) == len(scores) > 0:
         raise RunError(f"{path} is damaged: seeds and best_score do not agree")
+    if not all(score is None or isinstance(score, int | float) for score in scores):
+        raise RunError(f"{path} is damaged: best_score is not of numbers")
     if not isinstance(about.get("results", {}), dict):
         raise RunError(f"{path} is damaged: results is not a mapping")
     return about
