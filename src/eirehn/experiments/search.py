@@ -211,7 +211,7 @@ class Search:
             self.study.tell(trial, state=TrialState.FAIL)
             say(f"{name}: failed: {' '.join(str(error).split())}")
         else:
-            # None is an infinite one in result.json.
+            # JSON has None for infinity and NaN.
             value = statistics.fmean(math.nan if each is None else each for each in result["best_validation"])
             if math.isfinite(value):
                 self.study.tell(trial, value)
