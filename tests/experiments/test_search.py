@@ -15,7 +15,7 @@ import pytest
 from helpers.resume import KilledError, StopAt
 from helpers.small import DATA, Sums, small, with_data, with_network
 
-from eirehn._internal.files import RunError, read_json
+from eirehn._internal.files import RunError, read_json, write_json
 from eirehn.cli import main
 from eirehn.experiments.search import Search, tune
 from eirehn.experiments.search_space import read_space
@@ -148,13 +148,26 @@ def test_settings_that_do_not_fit_are_failed_trials(tmp_path: Path) -> None:
     assert sum(each.state == "complete" for each in found.trials) == 6 - len(failed)
 
 
-def test_diverged_trials_are_pruned(tmp_path: Path) -> None:
+def test_diverged_trials_are_pruned(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also one whose process was killed after the training, before the study knew."""
     lines = ("optimisation.learning_rate=1e33,1e34",)
+    own = search(tmp_path / "search", 2, lines=lines)
+    own.open()
+
+    def killed(*_: Any, **__: Any) -> None:
+        raise KilledError
+
+    with own.claimed() as trial, monkeypatch.context() as patch:
+        assert trial is not None
+        patch.setattr(own.study, "tell", killed)
+        with pytest.warns(UserWarning, match="unstable"), pytest.raises(KilledError):
+            own.run(trial, print, print)
+    assert read_json(own.runs / "tiny-000" / "result.json")["best_validation"] == [None, None]
     with (
         pytest.warns(UserWarning, match="unstable"),
         pytest.raises(ValueError, match="no trial gave a finite result; try lower"),
     ):
-        tune(search(tmp_path / "search", 2, lines=lines), command="", jobs=1)
+        tune(own, command="", jobs=1)
     assert [each.state for each in study_in(tmp_path / "search").trials] == [Pruned, Pruned]
 
 
@@ -181,6 +194,10 @@ def test_what_is_not_this_search_is_refused(whole: Path, tmp_path: Path) -> None
     with pytest.raises(RunError, match=r"^the storage postgres\S*//me:\*\*\*@nowhere/db cannot be used"):
         search(tmp_path / "c", 1, storage="postgres://me:secret@nowhere/db").open()
     search(tmp_path / "c", 1).open()  # with a storage that can be used
+    for damaged in ({}, [], {"id": "1", "recipe": {"seeds": "a"}, "search": {}, "storage": None}):
+        write_json(tmp_path / "c" / "search.json", damaged)
+        with pytest.raises(RunError, match=r"search.json is damaged: "):
+            search(tmp_path / "c", 1).open()
 
 
 def test_validation_data_and_one_process_are_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

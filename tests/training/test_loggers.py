@@ -15,9 +15,13 @@ import pytest
 from helpers.processes import killed
 from helpers.resume import StopAt, same, train_with_stops
 from helpers.small import small
+from pytorch_lightning.loggers import CSVLogger
 
 from eirehn._internal.files import RunError, read_json, write_json
+from eirehn.training import loggers
 from eirehn.training.callbacks import Stopped
+from eirehn.training.loggers import logging_to
+from eirehn.training.run import RunFolder
 from eirehn.training.trainer import train
 
 RECIPE = small(epochs=3)  # of 4 steps each
@@ -180,6 +184,69 @@ def test_loggers_that_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         write_json(run / "loggers.json", damaged)
         with pytest.raises(RunError, match=r"loggers.json is damaged"):
             train(replace(RECIPE, seeds=(0,)), run)
+
+
+class Service(CSVLogger):
+    """W&B, in place of its logger and of its module."""
+
+    run: Any = None
+    fails = False
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder / "logs")
+        self.result = folder / "run" / "result.json"
+        self.ended: list[int] = []
+
+    def started(self, run: RunFolder, known: str | None) -> Service:
+        if self.fails:
+            raise OSError("no network")
+        return self
+
+    def finish(self, exit_code: int) -> None:
+        self.ended.append(exit_code)
+        raise OSError("cannot finish")
+
+    def log_metrics(self, metrics: Any, step: int | None = None) -> None:
+        raise OSError(f"cannot log\nepoch {step} {'after' if self.result.exists() else 'before'} the result")
+
+    def finalize(self, status: str) -> None:
+        raise OSError(f"cannot end as {status}")
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Service:
+    made = Service(tmp_path)
+    monkeypatch.setitem(sys.modules, "wandb", made)
+    monkeypatch.setattr(loggers, "need", lambda *_: None)
+    monkeypatch.setattr(loggers, "_wandb", made.started)
+    return made
+
+
+def test_a_service_that_fails_later_is_a_warning(service: Service, tmp_path: Path) -> None:
+    recipe, run = small(epochs=1), tmp_path / "run"
+    with pytest.warns(UserWarning, match="^wandb: ") as warned:
+        result = train(recipe, run, loggers=["wandb"])
+    assert [str(each.message) for each in warned] == [
+        "wandb: cannot log epoch 1 before the result",
+        "wandb: cannot end as success",
+        "wandb: cannot log epoch 1 after the result",  # on test data
+        "wandb: cannot finish",
+    ]
+    assert read_json(run / "result.json") == result
+
+
+def test_only_a_run_of_our_own_is_ended(service: Service, tmp_path: Path) -> None:
+    run = RunFolder(tmp_path)
+    with pytest.warns(match="cannot finish"), logging_to(run, RECIPE, ["wandb"]):
+        pass
+    assert service.ended == [0]
+    service.run = "of a sweep"
+    with logging_to(run, RECIPE, ["wandb"]):
+        pass
+    service.run, service.fails = None, True
+    with pytest.raises(RunError, match=r"^wandb: no network$"), logging_to(run, RECIPE, ["wandb"]):
+        pass
+    assert service.ended == [0]
 
 
 @pytest.mark.slow

@@ -88,7 +88,7 @@ class Search:
             "storage": url,
         }
         with self._alone():
-            stored = read_json(path) if path.exists() else {"id": None, **about}
+            stored = _stored(path) if path.exists() else {"id": None, **about}
             self._check_same(stored, about)
             study = self._create()
             if study.user_attrs.get("id", stored["id"]) != stored["id"]:
@@ -211,7 +211,8 @@ class Search:
             self.study.tell(trial, state=TrialState.FAIL)
             say(f"{name}: failed: {' '.join(str(error).split())}")
         else:
-            value = statistics.fmean(result["best_validation"])
+            # JSON has None for infinity and NaN.
+            value = statistics.fmean(math.nan if each is None else each for each in result["best_validation"])
             if math.isfinite(value):
                 self.study.tell(trial, value)
                 say(f"{name}: validation {result['metric']} {value:.4g} in {result['seconds']:.0f} s")
@@ -262,6 +263,16 @@ class Pruning(pl.Callback):
             self.trial.report(value if math.isfinite(value) else math.nan, self.epochs)
         if self.epochs >= self.reported and self.trial.should_prune():
             raise optuna.TrialPruned
+
+
+def _stored(path: Path) -> dict[str, Any]:
+    """The search that a search.json describes."""
+    stored = read_json(path)
+    try:
+        Recipe.from_dict(stored["recipe"])
+        return {name: stored[name] for name in ("id", "recipe", "search", "storage")}
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(f"{path} is damaged: {error!r}") from error
 
 
 def _check(recipe: Recipe) -> None:

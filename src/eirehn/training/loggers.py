@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from pytorch_lightning.loggers import Logger, MLFlowLogger, TensorBoardLogger, WandbLogger
@@ -41,14 +44,16 @@ def logging_to(run: RunFolder, recipe: Recipe, names: Sequence[str] | None) -> I
     if used != about["loggers"]:
         _write(run, used, ids)
     loggers: list[Logger] = [_tensorboard(run)] if "tensorboard" in used else []
-    code = 1
+    code, finish = 1, False
     try:
         for name in (each for each in used if each in SERVICES):
             new = name not in ids
             if new and name == "wandb":  # which takes an id of ours, written before the run starts
                 ids[name] = secrets.token_hex(4)
                 _write(run, used, ids)
+            active = getattr(sys.modules.get("wandb"), "run", None)  # as in a sweep of W&B: used, but not ended
             logger = _started(name, run, ids.get(name))
+            finish = finish or (name == "wandb" and active is None)
             if new:
                 ids[name] = str(logger.version)
                 _write(run, used, ids)
@@ -57,10 +62,10 @@ def logging_to(run: RunFolder, recipe: Recipe, names: Sequence[str] | None) -> I
         yield loggers
         code = 0
     finally:
-        if "wandb" in used:
+        if finish:
             import wandb
 
-            wandb.finish(exit_code=code)
+            _or_warn("wandb", wandb.finish, exit_code=code)
 
 
 def log_result(loggers: Sequence[Logger], recipe: Recipe, result: Mapping[str, Any]) -> None:
@@ -82,11 +87,21 @@ def _tensorboard(run: RunFolder) -> TensorBoardLogger:
 def _started(name: str, run: RunFolder, known: str | None) -> Logger:
     """A logger whose run in the service has started, or continues if its id is known."""
     try:
-        if name == "wandb":
-            return _wandb(run, known)
-        return _mlflow(run, known)
+        logger = _wandb(run, known) if name == "wandb" else _mlflow(run, known)
     except Exception as error:
         raise RunError(f"{name}: {' '.join(str(error).split())}") from error
+    for method in ("log_hyperparams", "log_metrics", "finalize"):
+        setattr(logger, method, partial(_or_warn, name, getattr(logger, method)))
+    return logger
+
+
+def _or_warn(name: str, call: Callable[..., None], *args: Any, **options: Any) -> None:
+    """Calls a service. Its errors become warnings: the training goes on without it."""
+    try:
+        call(*args, **options)
+    except Exception as error:
+        # Of this module: those of Lightning, which may be the caller, are silenced.
+        warnings.warn(f"{name}: {' '.join(str(error).split()) or repr(error)}", stacklevel=1)
 
 
 def _wandb(run: RunFolder, known: str | None) -> Logger:

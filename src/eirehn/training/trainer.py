@@ -136,8 +136,8 @@ def _train(
             result = summary(task, recipe, splits, saving.elapsed)
         result["gpu_hours"] = round(saving.gpu_seconds / 3600, 4)
         if trainer.is_global_zero:
-            log_result(loggers, recipe, result)
             write_json(run.result, result)
+            log_result(loggers, recipe, result)
     return result
 
 
