@@ -106,6 +106,7 @@ GOOD = long_csv(sequences(), classes(), extra={"who": [f"p{row}" for row in rang
         (GOOD.replace("s1", "s0", 1), "has two columns called 's0'"),
         (GOOD.replace("s1", "", 1), "column 4 has no name"),
         (GOOD.replace("label", "labels", 1), "no column 'label' for the target; did you mean 'labels'"),
+        (GOOD.replace("label", "seen", 1), "no column 'label' for the target; name another with --data.target."),
         (GOOD.replace("id,", "name,", 1), "no column 'id' for sequence"),
         (cell(GOOD, 7, 3, ""), "line 7, column 's1': a value is missing"),
         (cell(GOOD, 7, 3, "NaN"), "line 7, column 's1': a value is missing"),

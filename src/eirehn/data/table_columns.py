@@ -45,6 +45,10 @@ class Cases(NamedTuple):
     names: tuple[str, ...] = ()  # (N,): what a long file calls each sequence
 
 
+TARGET = "the target"
+"""A role of a column."""
+
+
 class Table(NamedTuple):
     """The columns of a file: cells as text (CSV), or in the types of the file (Parquet)."""
 
@@ -55,7 +59,8 @@ class Table(NamedTuple):
     def column(self, name: str, role: str) -> Column:
         if name not in self.columns:
             near = difflib.get_close_matches(name, list(self.columns), n=1)
-            meant = f"did you mean {near[0]!r}?" if near else "name another."
+            flag = " with --data.target" if role == TARGET else ""
+            meant = f"did you mean {near[0]!r}?" if near else f"name another{flag}."
             raise RunError(
                 f"{self.path} has no column {name!r} for {role}; {meant} It has {_some(list(self.columns))}"
             )
@@ -72,29 +77,32 @@ class Table(NamedTuple):
         cells = self.column(name, role)
         if isinstance(cells, np.ndarray) and cells.dtype.kind not in "fiub":
             cells = ["" if cell is None else str(cell) for cell in cells.tolist()]
-        values = self._parsed(name, cells) if isinstance(cells, list) else cells.astype(np.float64)
+        values = self._parsed(name, cells, role) if isinstance(cells, list) else cells.astype(np.float64)
         if not missing:
             self._check_there(name, np.isnan(values))
         for row in np.flatnonzero(np.isinf(values))[:1]:
             raise RunError(f"{self.where(int(row), name)}: {cells[row]} is not finite")
         return values
 
-    def _parsed(self, name: str, cells: list[str]) -> Floats:
+    def _parsed(self, name: str, cells: list[str], role: str) -> Floats:
         try:
             return np.fromiter(map(float, cells), np.float64, len(cells))
         except ValueError:
-            return np.array([self._number(name, row, cell) for row, cell in enumerate(cells)])
+            return np.array([self._number(name, row, cell, role) for row, cell in enumerate(cells)])
 
-    def _number(self, name: str, row: int, cell: str) -> float:
+    def _number(self, name: str, row: int, cell: str, role: str) -> float:
         if cell.strip().lower() in NO_VALUE:
             return np.nan
         try:
             return float(cell)
         except ValueError:
-            raise RunError(
-                f"{self.where(row, name)}: {cell[:40]!r} is not a number; name the columns of the signals with "
-                "--data.values, and that of the sequences, if a row is a time step, with --data.sequence"
-            ) from None
+            advice = (
+                "name the columns of the signals with --data.values, and that of the sequences, if a row is a time "
+                "step, with --data.sequence"
+            )
+            if role == TARGET:
+                advice = "name another target with --data.target, or classify with --recipe classify"
+            raise RunError(f"{self.where(row, name)}: {cell[:40]!r} is not a number; {advice}") from None
 
     def texts(self, name: str, role: str) -> Texts:
         """A column as names, none of which is empty."""
@@ -292,8 +300,8 @@ def _labels(
     named = (data.group, "group"), (data.split, "split")
     group, part = (None if name is None else table.texts(name, role) for name, role in named)
     if data.task == "regression":
-        return table.numbers(data.target, "the target")[:, None], group, part
-    return table.texts(data.target, "the target"), group, part
+        return table.numbers(data.target, TARGET)[:, None], group, part
+    return table.texts(data.target, TARGET), group, part
 
 
 def _long(table: Table, data: FileData, trained: Sequence[str] | None) -> Cases:

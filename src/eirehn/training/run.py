@@ -86,7 +86,13 @@ class RunFolder:
         for left in filter(_is_left, self.path.glob(".*.tmp")):
             left.unlink(missing_ok=True)
         if self.exists():
-            if differing := self.recipe().differences(recipe):
+            differing = self.recipe().differences(recipe)
+            if differing == ["data.sha256"]:
+                raise RunError(
+                    f"the data file has changed since {self.path} was first trained; "
+                    "choose another folder for a new run"
+                )
+            if differing:
                 raise RunError(
                     f"{self.path} holds a run of another recipe (it differs in {', '.join(differing)}); "
                     "choose another folder, or delete this one"
