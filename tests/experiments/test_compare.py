@@ -92,7 +92,7 @@ def test_what_belongs_to_one_layer_stays_with_it() -> None:
     lstm = with_layer(compared, "LSTM", {"learning_rate": 0.005})
     assert (lstm.network.hidden_dropout, lstm.optimisation.depth_penalty) == (0, 0)
     assert lstm.optimisation.learning_rate == 0.005
-    elastic = with_layer(compared, "EIREHN", {"max_depth": 3})
+    elastic = with_layer(compared, "EIREHN", {"weight_update": "scaling", "max_depth": 3})
     assert (elastic.network.hidden_dropout, elastic.optimisation.depth_penalty) == (0.2, 0.1)
     assert (elastic.network.weight_update, elastic.network.max_depth) == ("scaling", 3)
 
@@ -111,6 +111,9 @@ def test_trials_are_those_of_optuna(tmp_path: Path) -> None:
             )
             assert recipe.optimisation.weight_decay == trial.suggest_float("weight_decay", 1e-4, 0.3, log=True)
             assert recipe.network.max_depth == trial.suggest_int("max_depth", 2, 5)
+            assert recipe.network.weight_update == trial.suggest_categorical(
+                "weight_update", ["bounded", "scaling", "paper"]
+            )
         for trial in trials:
             study.tell(trial.number, told[trial.number])
             found.study.tell(trial.number, told[trial.number])

@@ -43,6 +43,8 @@ def ranges(kind: str, rate: float) -> Space:
     }
     if kind not in SHALLOW:
         found["max_depth"] = IntDistribution(2, 5)
+    if kind == "EIREHN":
+        found["weight_update"] = CategoricalDistribution(["bounded", "scaling", "paper"])
     return found
 
 
@@ -64,8 +66,6 @@ def default_space(recipe: Recipe, given: Collection[str] = ()) -> Space:
     """What is searched for a recipe, without the fields `given`."""
     network, optimisation = recipe.network, recipe.optimisation
     found = ranges(network.kind, optimisation.learning_rate)
-    if network.kind == "EIREHN":
-        found["weight_update"] = CategoricalDistribution(["bounded", "scaling", "paper"])
     if optimisation.optimizer not in ("adamw", "soap"):
         found["weight_decay"] = FloatDistribution(*COUPLED, log=True)
     if optimisation.depth_penalty:

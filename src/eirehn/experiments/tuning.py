@@ -24,8 +24,6 @@ LAYERS = (*SHALLOW[1:], *FIXED, *ELASTIC)
 """The default layers: not ACT, which takes ten times as long, nor the plain RNN."""
 TOLERANCE = 0.03
 """The number of parameters may be larger than asked for by at most this share."""
-UPDATE = "scaling"
-"""EI-REHN's weight update: best on validation data, see docs/lab-notebook.md; searched, too, it costs trials."""
 AT_ONCE = 5
 """Trials of a layer that run at once, before the next ones are chosen."""
 BANDS = 3
@@ -94,7 +92,7 @@ def with_layer(compared: Comparison, kind: str, settings: Settings) -> Recipe:
         network,
         kind=kind,
         max_depth=settings.get("max_depth", 1 if kind in SHALLOW else network.max_depth),
-        weight_update=UPDATE,
+        weight_update=settings.get("weight_update", "bounded"),
         input_dropout=network.input_dropout if fits_dropout else 0.0,
         hidden_dropout=network.hidden_dropout if kind in FIXED + ELASTIC else 0.0,
         start={name: value for name, value in network.start.items() if name == "weight_bound"},
