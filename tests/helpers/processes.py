@@ -13,15 +13,20 @@ FEATURES = {"avx512f avx": 64, "avx": 32, "": 16}
 """Of processors, with the bytes of a register."""
 
 
-def in_new_python(script: str, **environment: str) -> str:
-    """What `script` prints; it can import `helpers`."""
+def run(script: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Runs a script, which can import `helpers`."""
     paths = [str(Path(__file__).parent.parent), *sys.path]
-    run = subprocess.run(
+    return subprocess.run(
         [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=120,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment},
     )  # fmt: skip
-    assert run.returncode == 0, run.stderr
-    return run.stdout
+
+
+def in_new_python(script: str, **environment: str) -> str:
+    """What `script` prints."""
+    found = run(script, **environment)
+    assert found.returncode == 0, found.stderr
+    return found.stdout
 
 
 def as_another(features: str, script: str) -> str:
@@ -37,9 +42,5 @@ def as_another(features: str, script: str) -> str:
 
 def killed(script: str, **environment: str) -> None:
     """Runs a script that ends itself by `kill -9`."""
-    paths = [str(Path(__file__).parent.parent), *sys.path]
-    run = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=120,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **environment},
-    )  # fmt: skip
-    assert run.returncode == -signal.SIGKILL, run.stderr
+    found = run(script, **environment)
+    assert found.returncode == -signal.SIGKILL, found.stderr

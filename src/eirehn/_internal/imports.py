@@ -30,7 +30,8 @@ class _After:
         others = (each for each in sys.meta_path if each is not self)
         spec = next(filter(None, (each.find_spec(name, path, target) for each in others)), None)
         if spec is not None and spec.loader is not None:
-            spec.loader.exec_module = partial(self._execute, spec.loader.exec_module)  # type: ignore[method-assign]
+            execute = partial(self._execute, spec.loader.exec_module)
+            spec.loader.exec_module = execute  # type: ignore[method-assign]  # of this loader alone
         return spec
 
     def _execute(self, execute: Callable[[Any], None], module: Any) -> None:

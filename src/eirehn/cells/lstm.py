@@ -226,8 +226,8 @@ class OneBias(nn.RNNBase):
         """
         kinds: dict[str, type[nn.RNNBase]] = {"LSTM": nn.LSTM, "GRU": nn.GRU, "RNN_TANH": nn.RNN}
         weight = self.weight_ih_l0
-        layer = kinds[self.mode](  # they name the mode themselves
-            self.input_size,  # type: ignore[arg-type]
+        layer = kinds[self.mode](
+            self.input_size,  # type: ignore[arg-type]  # they name the mode themselves
             self.hidden_size,
             self.num_layers,
             batch_first=self.batch_first,

@@ -134,10 +134,7 @@ def save(model: SequenceModel | LanguageModel, folder: Path, repo_id: str | None
     text = card(model, results, folder.resolve().name, repo_id)
     about = {"network": asdict(model.network), **_described(model)}
     about |= {"seeds": [results.get("seed", 0)], "results": results}
-    about |= {
-        "best_score": [0.0],
-        "card": hashlib.sha256(text.encode()).hexdigest(),
-    }  # a score orders several seeds
+    about |= {"best_score": [0.0], "card": hashlib.sha256(text.encode()).hexdigest()}  # a score orders seeds
     own_card = _has_own_card(folder)
     if isinstance(model, LanguageModel):
         assert model.tokens is not None
