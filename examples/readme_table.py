@@ -31,6 +31,7 @@ ROOT = Path(__file__).parent.parent
 PAGES = ("README.md", *(f"docs/{page.name}" for page in sorted((ROOT / "docs").glob("*.md"))))
 BENCHMARKS = (
     "elastic_depth",
+    "episodes",
     "explosion",
     "onnx_speed",
     "stability",

@@ -129,12 +129,18 @@ def test_gradients_of_the_first_state_by_hand(monkeypatch: pytest.MonkeyPatch) -
     assert norms[0] == pytest.approx(expected, rel=1e-5)
 
 
-def test_episodes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_episodes(run: Callable[..., Any]) -> None:
     module: Any = importlib.import_module("episodes")
-    monkeypatch.setattr(sys, "argv", ["episodes", "--rounds", "1"])
     with eirehn.use_backend("auto"):
-        module.main()
-    assert capsys.readouterr().out.count(" ms\n") == 4
+        found = run(module, "--rounds", "1")
+    assert len(found["milliseconds"]) == 4
+    assert module.table(found).count("\n| ") == 4
+
+
+def test_the_first_call(run: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    module: Any = importlib.import_module("first_call")
+    monkeypatch.setattr(module, "SCRIPT", "print(0.5)")
+    assert run(module, "--runs", "2")["seconds"] == {"empty cache": [0.5, 0.5], "full cache": [0.5, 0.5]}
 
 
 @pytest.mark.slow
